@@ -26,7 +26,7 @@ from steadycast.errors import UserError
 from steadycast.exits import Exit
 from steadycast.live import send, whip
 
-from tests.conftest import bounded, needs_chromium, started, until
+from tests.conftest import ROOT, Said, bounded, needs_chromium, started, until
 from tests.live.conftest import needs, ports, steadycast
 from tests.live.test_https import NAME, made
 from tests.live.test_whip import CONNECTION, HEARD, Served, playing, serving
@@ -157,6 +157,7 @@ REFUSED = [
     (Reply(405), "nothing can be posted", "check the URL"),
     (Reply(406, {}, b'{"wrong": "no vp8"}'), '({"wrong": "no vp8"})', "--codec"),
     (Reply(409), "another publisher", "try again later"),
+    (Reply(429), "too many requests", "try again later"),
     (Reply(415), "does not take offers (application/sdp)", "check the URL"),
     (Reply(418), "it does not take the offer", "log"),
     (Reply(500, {}, b"\x1b[31m" + b"x" * 300), "500 Internal Server Error: it has a problem", "…)"),
@@ -184,6 +185,9 @@ def test_a_refusal_has_its_place_and_remedy(reply: Reply, problem: str, remedy: 
     assert remedy in str(told.value)
     assert "\x1b" not in str(told.value)
     assert TOKEN not in str(told.value)
+    # A service manager starts the command again after a failure, and not after wrong input.
+    is_for_now = reply.status in {409, 429, 500, 503}
+    assert told.value.code == (Exit.FAILED if is_for_now else Exit.MISUSED)
     # Without a Location, there is no session that could be ended.
     assert "DELETE" not in found.methods
 
@@ -237,8 +241,9 @@ def test_a_failed_end_is_a_warning(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_no_whip_server_is_an_error_and_never_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whip, "_EXCHANGE_S", 1.0)
-    with server(lambda _: None) as found, pytest.raises(UserError, match="did not answer within 1 s"):
+    with server(lambda _: None) as found, pytest.raises(UserError, match="did not answer within 1 s") as late:
         offered(found.url)
+    assert late.value.code == Exit.FAILED
     # It accepts the connection, and is silent.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -259,6 +264,30 @@ def test_what_is_no_whip_server_is_an_error_and_never_a_wait(monkeypatch: pytest
             offered(url)
         assert problem in str(told.value), url
         assert "secret" not in str(told.value)
+        # Without a name server, it is not known whether the name exists.
+        if "name.invalid" not in url:
+            is_down = problem == "no server listens"
+            assert told.value.code == (Exit.FAILED if is_down else Exit.MISUSED), url
+
+
+@pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL])
+def test_a_name_that_does_not_exist_is_wrong_input_and_one_that_is_not_resolved_is_a_failure(
+    number: int,
+) -> None:
+    error = whip._failed("http://name.invalid/", socket.gaierror(number, "no address"), None)
+    assert error.code == (Exit.MISUSED if number == socket.EAI_NONAME else Exit.FAILED)
+
+
+def test_a_server_that_is_down_at_the_start_ends_the_command_with_the_code_after_which_it_is_started_again(
+    say: Callable[..., Said],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    said = say("send", "testsrc", "--whip", f"http://127.0.0.1:{port}/whip", code=1)
+    assert "no server listens there" in said.err
+    unit = (ROOT / "packaging" / "systemd" / "steadycast-send@.service").read_text(encoding="utf-8")
+    (never,) = re.findall(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)
+    assert str(Exit.FAILED.value) not in never.split()
 
 
 def test_text_in_place_of_http_is_an_error() -> None:
@@ -415,18 +444,22 @@ def test_a_server_that_answers_no_ice_check_is_an_error_with_its_addresses() -> 
 
 
 @pytest.mark.parametrize(
-    ("why", "packets", "code"),
+    ("end", "why", "packets", "code"),
     [
-        (None, 9, None),
-        ("it has ended the session", 9, None),
-        ("127.0.0.1:9 has been silent for 30 s", 9, Exit.FAILED),
-        ("no answer to ICE checks in 15 s from 127.0.0.1:9", 0, Exit.MISUSED),
+        (None, None, 9, None),
+        ("closed", None, 9, None),
+        # The text is for readers, and the program must not depend on it.
+        ("closed by peer", "it has ended the session", 9, None),
+        ("closed by peer", "another text", 9, None),
+        ("failed", "it has ended the session", 9, Exit.FAILED),
+        ("failed", "127.0.0.1:9 has been silent for 30 s", 9, Exit.FAILED),
+        ("failed", "no answer to ICE checks in 15 s from 127.0.0.1:9", 0, Exit.FAILED),
     ],
 )
-def test_a_server_that_vanishes_in_mid_session_is_a_failure(
-    why: str | None, packets: int, code: Exit | None
+def test_a_server_that_vanishes_is_a_failure_and_one_that_ends_the_session_is_none(
+    end: str | None, why: str | None, packets: int, code: Exit | None
 ) -> None:
-    status = json.dumps({"browser": {"why": why}, "packets": packets})
+    status = json.dumps({"browser": {"end": end, "why": why}, "packets": packets})
     with nullcontext() if code is None else pytest.raises(UserError) as told:
         send._check_connected(SimpleNamespace(status=lambda: status), "http://127.0.0.1/whip")
     if told is not None:

@@ -12,8 +12,9 @@ use steadycast_endpoints::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Certificate, Credentials, Feedback, Keys, LocalParameters, LocalSources, NegotiatedParameters, NegotiationError,
-    Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive, propose,
+    Certificate, Credentials, EndCause, Feedback, Keys, LocalParameters, LocalSources, NegotiatedParameters,
+    NegotiationError, Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive,
+    propose,
 };
 
 /// A browser that publishes its media here (WHIP, RFC 9725).
@@ -327,7 +328,8 @@ impl BrowserConnection {
         let tunnel = &self.tunnel;
         let address = tunnel.peer().map(|at| at.to_string());
         json!({
-            "state": tunnel.state().name(), "why": tunnel.why(), "address": address,
+            "state": tunnel.state().name(), "end": tunnel.end_cause().map(EndCause::name), "why": tunnel.why(),
+            "address": address,
             "silent_s": tunnel.silent_for(now).as_secs_f64(), "is_silent": tunnel.is_silent(now),
         })
     }

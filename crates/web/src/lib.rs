@@ -26,7 +26,7 @@ pub use demultiplexer::{Demultiplexer, DropReason};
 pub use dimpl::SrtpProfile;
 pub use offer::propose;
 pub use tunnel::{
-    CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
+    CONNECT_TIMEOUT, CONSENT_TIMEOUT, EndCause, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
 };
 
 /// The ICE user name and the ICE password of an end (RFC 8445, section 5.3).

@@ -113,6 +113,28 @@ pub enum Output {
     Keys(Keys),
 }
 
+/// What ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// This end closed the connection.
+    Closed,
+    /// The peer closed the connection, which is a regular end.
+    ClosedByPeer,
+    /// The connection was not established, or was lost.
+    Failed,
+}
+
+impl EndCause {
+    /// Returns the cause's name in the status of a session.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::ClosedByPeer => "closed by peer",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The state of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -192,6 +214,7 @@ pub struct Tunnel {
     state: State,
     /// Why the connection has ended.
     why: Option<String>,
+    end_cause: Option<EndCause>,
     peer: Option<SocketAddr>,
     /// Whether the peer's certificate had an accepted fingerprint.
     known: bool,
@@ -254,6 +277,7 @@ impl Tunnel {
             dtls_wake: Time::NEVER,
             state: State::Checking,
             why: None,
+            end_cause: None,
             peer: None,
             known: false,
             began: now,
@@ -275,7 +299,13 @@ impl Tunnel {
         self.state
     }
 
-    /// Returns why the connection has ended. Returns `None` if it has not ended, or if one of the ends closed it.
+    /// Returns what ended the connection. Returns `None` if it has not ended.
+    pub const fn end_cause(&self) -> Option<EndCause> {
+        self.end_cause
+    }
+
+    /// Returns why the connection has ended, as text. Returns `None` if it has not ended, if this end closed it, or if
+    /// a browser closed it.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -444,6 +474,7 @@ impl Tunnel {
         if self.state != State::Ended {
             self.drive(now, Dtls::close);
             self.state = State::Ended;
+            self.end_cause.get_or_insert(EndCause::Closed);
         }
     }
 
@@ -671,12 +702,9 @@ impl Tunnel {
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
                 }
-                dimpl::Output::CloseNotify if self.controlling.is_some() => {
-                    return self.end("it has ended the session".into());
-                }
                 dimpl::Output::CloseNotify => {
-                    self.state = State::Ended;
-                    return;
+                    let why = self.controlling.is_some().then(|| "it has ended the session".to_owned());
+                    return self.end_as(EndCause::ClosedByPeer, why);
                 }
                 // Ignore other output, because no application data is exchanged over DTLS.
                 _ => {}
@@ -685,9 +713,12 @@ impl Tunnel {
     }
 
     fn end(&mut self, why: String) {
+        self.end_as(EndCause::Failed, Some(why));
+    }
+
+    fn end_as(&mut self, cause: EndCause, why: Option<String>) {
         if self.state != State::Ended {
-            self.state = State::Ended;
-            self.why = Some(why);
+            (self.state, self.end_cause, self.why) = (State::Ended, Some(cause), why);
         }
     }
 }

@@ -15,13 +15,12 @@ from typing import Any
 from steadycast import signals
 from steadycast.controllers import default
 from steadycast.errors import UserError
-from steadycast.exits import Exit
 from steadycast.files import write_text
 from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
 from steadycast.live.flow import WEB_CODECS, Flow, encoding, keys, named
 from steadycast.live.source import plan
-from steadycast.live.whip import Whip, read_token
+from steadycast.live.whip import ServerFailedError, Whip, read_token
 from steadycast.progress import Progress
 
 Warn = Callable[[Iterable[object]], None]
@@ -279,29 +278,19 @@ def _follow(
     return summary
 
 
-_SERVER_ENDED = "it has ended the session"
-"""The core's reason if the server closed the connection. This is a regular end, as a BYE is."""
-
-
-class LostServerError(UserError):
-    """An error because the connection to the WHIP server was lost in mid-session."""
-
-    code = Exit.FAILED
-
-
 def _check_connected(sender: Any, url: str) -> None:
     status = json.loads(sender.status()) or {}
-    why = (status.get("browser") or {}).get("why")
+    connection = status.get("browser") or {}
+    why = connection.get("why")
     if why is None:
         return
     if not status["packets"]:
-        raise UserError(
-            url, why, "see that UDP is not blocked, and that the server names addresses that are reached"
-        )
-    if why != _SERVER_ENDED:
-        raise LostServerError(
-            url, f"the connection was lost: {why}", "see that the server runs, then send again"
-        )
+        remedy = "see that UDP is not blocked, and that the server names addresses that are reached"
+        raise ServerFailedError(url, why, remedy)
+    # Accept that the server closes the connection, because this is a regular end, as a BYE is.
+    if connection["end"] == "failed":
+        problem = f"the connection was lost: {why}"
+        raise ServerFailedError(url, problem, "see that the server runs, then send again")
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:

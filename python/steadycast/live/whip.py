@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from steadycast import signals
 from steadycast.core import core
 from steadycast.errors import UserError, reason
+from steadycast.exits import Exit
 from steadycast.live import session
 from steadycast.live.flow import WEB_CODECS
 
@@ -44,6 +45,19 @@ _REFUSALS = {
     429: ("it has too many requests", "try again later"),
 }
 """The problem and the remedy for each HTTP status with which a server refuses an offer."""
+
+
+_LATER = frozenset((409, 429))
+"""HTTP statuses below 500 with which a server refuses an offer now, but may accept it later."""
+
+
+class ServerFailedError(UserError):
+    """An error of the connection to a WHIP server that may succeed later.
+
+    Its exit code is not that of wrong input, so that a service manager starts the command again.
+    """
+
+    code = Exit.FAILED
 
 
 class Whip:
@@ -187,7 +201,8 @@ class Whip:
             remedy += f" (after {later} s, it says)"
         said = _plain(body.decode(errors="replace"))
         said = f" ({said})" if said else ""
-        return UserError(self.url, f"{status} {_plain(response.reason)}: {problem}{said}", remedy)
+        kind = ServerFailedError if status >= 500 or status in _LATER else UserError
+        return kind(self.url, f"{status} {_plain(response.reason)}: {problem}{said}", remedy)
 
 
 def read_token(path: Path | None) -> str | None:
@@ -297,17 +312,24 @@ def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[No
 def _failed(place: str, error: Exception, limit: float | None) -> UserError:
     if limit is not None or isinstance(error, TimeoutError):
         problem = f"it did not answer within {limit or _EXCHANGE_S:.0f} s"
-        return UserError(place, problem, "see whether the server runs, and what stands between")
+        return ServerFailedError(place, problem, "see whether the server runs, and what stands between")
     if isinstance(error, socket.gaierror):
-        return UserError(place, f"the name has no address ({error.strerror})", "check the name")
+        # A name that does not exist is wrong input. Without a connection to a name server, it is not known whether the
+        # name exists.
+        kind = UserError if error.errno == socket.EAI_NONAME else ServerFailedError
+        return kind(place, f"the name has no address ({error.strerror})", "check the name")
     if isinstance(error, ConnectionRefusedError):
-        return UserError(place, "no server listens there", "check the URL, and whether the server runs")
+        return ServerFailedError(
+            place, "no server listens there", "check the URL, and whether the server runs"
+        )
     if isinstance(error, ssl.SSLError):
         return UserError(
             place, f"it does not speak TLS ({error.reason or error})", "check the URL's scheme and port"
         )
     if isinstance(error, OSError):
-        return UserError(place, f"it is not reached ({reason(error)})", "check the URL and the network")
+        return ServerFailedError(
+            place, f"it is not reached ({reason(error)})", "check the URL and the network"
+        )
     return UserError(
         place, f"it does not speak HTTP ({_plain(repr(error))})", "check the URL's scheme and port"
     )

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use steadycast_link::{Config as LinkConfig, Ecn, Fate, Link};
 use steadycast_units::{Bytes, Seed, Span, Time};
 use steadycast_web::{
-    CONNECT_TIMEOUT, CONSENT_TIMEOUT, Credentials, Feedback, Keys, LocalParameters, NegotiatedParameters, Output, Role,
-    State, Stream, Tunnel, TunnelParameters, agree_to_receive, propose,
+    CONNECT_TIMEOUT, CONSENT_TIMEOUT, Credentials, EndCause, Feedback, Keys, LocalParameters, NegotiatedParameters,
+    Output, Role, State, Stream, Tunnel, TunnelParameters, agree_to_receive, propose,
 };
 use steadycast_wire::payload::PayloadFormat;
 
@@ -291,6 +291,7 @@ fn an_offerer_connects_to_our_endpoint_and_both_have_the_same_keys() {
     ends.settle();
     ends.run(now + Span::secs(2), |ends| ends.tunnels[0].state() == State::Ended);
     assert_eq!(ends.tunnels[0].why(), Some("it has ended the session"));
+    assert_eq!([0, 1].map(|n| ends.tunnels[n].end_cause()), [EndCause::ClosedByPeer, EndCause::Closed].map(Some));
 }
 
 /// A server may answer `a=setup:active` (RFC 8842, section 5.3). It then begins the DTLS handshake.
