@@ -151,6 +151,8 @@ pub(super) struct Law {
     /// Number of consecutive halvings because of missing feedback.
     halvings: u32,
     train_schedule: TrainSchedule,
+    /// The ratio of the rate for the source to `rate` ([`DelayLaw::variation`]).
+    variation: f64,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
 }
@@ -178,6 +180,7 @@ impl Law {
             random_loss_max: RANDOM_LOSS_MAX_INITIAL,
             halvings: 0,
             train_schedule: TrainSchedule::default(),
+            variation: 1.0,
             rule: "start: first packets",
             checks: [Check::new(&super::DELAY), Check::new(&super::TWICE)],
             config,
@@ -198,6 +201,11 @@ impl Law {
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
         self.signals.on_sent(at, number, size, burst);
+    }
+
+    /// Returns the rate for the source, in bit/s.
+    pub(super) fn source_rate(&self) -> f64 {
+        (self.variation * self.rate).clamp(self.floor, self.cap)
     }
 
     /// Returns the ratio of the pacing rate to the rate.
@@ -494,6 +502,7 @@ impl Law {
         }
         self.check_own_queue(now);
         self.clamp();
+        self.variation = if self.mode == Mode::Delay { self.delay.variation(now) } else { 1.0 };
         self.check_promises(now, before);
         true
     }

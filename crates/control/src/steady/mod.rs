@@ -72,7 +72,8 @@ const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
     id: "steady.delay-never-rises",
-    about: "in the state DELAY, the rate does not rise while the queueing delay is above twice the target",
+    about: "in the state DELAY, the rate does not rise while the queueing delay is above twice the target; \
+            but the rate for the source may alternate around it by 15 %",
 };
 const TWICE: Promise = Promise {
     id: "steady.at-most-twice",

@@ -71,7 +71,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let rate = self.law.rate;
+        let rate = self.law.source_rate();
         let pacing = if self.law.config.frames { self.law.pacing() * rate } else { rate };
         Decision {
             target: Rate::from_bps_f64(rate),

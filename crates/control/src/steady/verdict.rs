@@ -239,6 +239,11 @@ impl RateResponse {
         self.is_near(0.0, OWN_QUEUE_POWER_MAX)
     }
 
+    /// Returns whether the power is unknown because the sent rates hardly vary, or because there are few observations.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.power().is_none()
+    }
+
     /// Returns whether nearly all packets in the queue belong to other flows. They do if the power p in
     /// `received ~ sent^p` is near 1.
     pub(super) fn shows_small_share(&self) -> bool {
