@@ -75,19 +75,28 @@ pub struct LinkProperties {
     pub rate: Option<Rate>,
     /// The propagation delay.
     pub delay: Span,
+    /// What messages call the link: [`LinkProperties::LINK`], or the direction of the link that has this queue.
+    pub called: &'static str,
+}
+
+impl LinkProperties {
+    /// The name of a link that has the same properties in both directions.
+    pub const LINK: &'static str = "the link";
 }
 
 /// Checks that the link has a rate if `limit` is a time. If it has none, adds a problem to `out` and returns false.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
-        let remedy = "give the link a rate above 0, or write for example \"50p\" (packets) or \"64kB\"";
+        let link = line.called;
+        let remedy = format!("give {link} a rate above 0, or write for example \"50p\" (packets) or \"64kB\"");
         match item.get(key) {
             Some(said) => {
-                out.problem(&said.at, "a limit in time needs the rate of the link, which has none, or 0", remedy);
+                let what = format!("a limit in time needs the rate of {link}, which has none, or 0");
+                out.problem(&said.at, what, remedy);
             }
             None => {
-                let what = format!("its {key} is by default a time, and the link has no rate, or 0");
+                let what = format!("its {key} is by default a time, and {link} has no rate, or 0");
                 out.problem(&item.at, what, remedy);
             }
         }

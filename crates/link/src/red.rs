@@ -123,8 +123,10 @@ impl Kind<LinkProperties> for Red {
         let base = match (preset, line.rate) {
             (RedPreset::Classic, _) => Self::CLASSIC,
             (RedPreset::Ns2, None) if !explicit => {
-                let remedy = "give the link a rate, or write preset = \"classic\"";
-                return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
+                let what =
+                    format!("RED's ns2 parameters derive from the rate of {}, which has none, or 0", line.called);
+                let remedy = format!("give {} a rate above 0, or write preset = \"classic\"", line.called);
+                return out.refuse(&item.at, what, remedy);
             }
             (RedPreset::Ns2, rate) => {
                 // Derive parameters from 1 Mb/s if the link has no rate. They are not used, because such a link

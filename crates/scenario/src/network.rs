@@ -722,7 +722,11 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     // Whether the rate is given but could not be read. That problem has already been reported.
     let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
     let mut silent = unread(&spec, &both);
-    let forward = direction(&spec, silent, toward.forward(), files, out);
+    let [ahead, behind] = match over {
+        None => [LinkProperties::LINK; 2],
+        Some(_) => ["the link's forward direction", "the link's back direction"],
+    };
+    let forward = direction(&spec, ahead, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss", "loss_trace"]);
     // A loss applies to the back direction only if its `direction` says so.
     let base = if toward.back() { &both } else { &lossless };
@@ -738,7 +742,7 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
             spec
         }
     };
-    let back = direction(&back, silent, true, files, out);
+    let back = direction(&back, behind, silent, true, files, out);
     let (Some(forward), Some(back)) = (forward, back) else { return None };
     if out.problems.len() > before {
         return None;
@@ -748,7 +752,15 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     Some((forward, back))
 }
 
-fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
+/// Returns the properties of a direction of a link. `called` is what messages call this direction.
+fn direction(
+    spec: &Spec,
+    called: &'static str,
+    unread: bool,
+    lossy: bool,
+    files: &mut Files,
+    out: &mut Findings,
+) -> Option<Direction> {
     let repeat = spec.r#loop.as_ref().map(|looped| looped.value);
     let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), repeat, files, out).filter(|_| !unread);
     let mut traced = |trace: &Option<Spanned<String>>, beside: bool, quantity, out: &mut Findings| match trace {
@@ -771,7 +783,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // A queue limit may be a time. Convert it with the long-term rate at which the queue drains. A shaper can reduce
     // this rate.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
-    let line = LinkProperties { rate: drains, delay };
+    let line = LinkProperties { rate: drains, delay, called };
     let queue = match &spec.queue {
         Some(given) => Queue::read(&given.item, &line, out),
         None => Some(Queue::drop_tail(Limit::Packets(50))),

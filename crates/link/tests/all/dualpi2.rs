@@ -14,7 +14,11 @@ fn config(keys: &str) -> Config {
     let mut out = Findings::new("dualpi2.toml");
     let rate = Rate::mbps(8);
     let item = tree::from_toml(&format!("kind = \"dualpi2\"\n{keys}"), &mut out);
-    let queue = Queue::read(&item, &LinkProperties { rate: Some(rate), delay: Span::ZERO }, &mut out);
+    let queue = Queue::read(
+        &item,
+        &LinkProperties { rate: Some(rate), delay: Span::ZERO, called: LinkProperties::LINK },
+        &mut out,
+    );
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     Config { service: Service::Rate(Steps::constant(rate)), queue, ..Config::default() }
 }

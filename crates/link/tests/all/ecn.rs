@@ -27,7 +27,7 @@ impl Seen {
 fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
     let mut out = Findings::new("queue.toml");
     let rate = Rate::mbps(8);
-    let line = LinkProperties { rate: Some(rate), delay: Span::millis(10) };
+    let line = LinkProperties { rate: Some(rate), delay: Span::millis(10), called: LinkProperties::LINK };
     let queue = Queue::read(&tree::from_toml(queue, &mut out), &line, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     let service = Service::Rate(Steps::constant(rate));
@@ -146,7 +146,7 @@ fn a_limit_of_a_queue_holds_for_every_codepoint() {
     for kind in Queue::KINDS {
         for ecn in ALL {
             let mut out = Findings::new("queue.toml");
-            let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
+            let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO, called: LinkProperties::LINK };
             let text = format!("kind = \"{kind}\"\nlimit = \"5p\"");
             let queue = Queue::read(&tree::from_toml(&text, &mut out), &line, &mut out).expect("a queue");
             assert_eq!(queue.limit(), Limit::Packets(5));

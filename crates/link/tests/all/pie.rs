@@ -8,7 +8,7 @@ const PACKET: Bytes = Bytes::new(1000);
 /// 8 Mb/s: a packet takes 1 ms.
 fn link(keys: &str) -> Link {
     let mut out = Findings::new("pie.toml");
-    let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
+    let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO, called: LinkProperties::LINK };
     let queue = Queue::read(&tree::from_toml(&format!("kind = \"pie\"\n{keys}"), &mut out), &line, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     let service = Service::Rate(Steps::constant(Rate::mbps(8)));
@@ -82,7 +82,7 @@ fn what_can_be_marked_is_marked_until_the_probability_is_too_large() {
 #[test]
 fn its_constants_are_those_of_the_rfc() {
     let mut out = Findings::new("pie.toml");
-    let line = LinkProperties { rate: None, delay: Span::ZERO };
+    let line = LinkProperties { rate: None, delay: Span::ZERO, called: LinkProperties::LINK };
     let Some(Queue::Pie(pie)) = Queue::read(&tree::from_toml("kind = \"pie\"", &mut out), &line, &mut out) else {
         panic!("{:?}", out.problems);
     };

@@ -5,7 +5,8 @@ use steadycast_link::{Arq, Jitter, Limit, LinkProperties, Loss, Queue, Reorder};
 use steadycast_settings::{Declared, Findings, FromToml, ToToml, tree};
 use steadycast_units::{Rate, Span};
 
-const LINE: LinkProperties = LinkProperties { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
+const LINE: LinkProperties =
+    LinkProperties { rate: Some(Rate::mbps(4)), delay: Span::millis(20), called: LinkProperties::LINK };
 
 fn queue(text: &str, line: &LinkProperties) -> Result<Queue, String> {
     let mut out = Findings::new("queue.toml");

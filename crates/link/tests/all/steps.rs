@@ -95,7 +95,11 @@ fn disciplines() -> Vec<Queue> {
     let read = |text: &str| {
         let mut out = steadycast_settings::Findings::new("queue.toml");
         let item = steadycast_settings::tree::from_toml(text, &mut out);
-        let line = steadycast_link::LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
+        let line = steadycast_link::LinkProperties {
+            rate: Some(Rate::mbps(8)),
+            delay: Span::millis(10),
+            called: steadycast_link::LinkProperties::LINK,
+        };
         Queue::read(&item, &line, &mut out).unwrap_or_else(|| panic!("{text}"))
     };
     let kinds = ["droptail", "red", "codel", "fq-codel", "pie", "dualpi2"];
