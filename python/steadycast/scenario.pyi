@@ -261,7 +261,8 @@ class Pipe(Part):
     """A file with the link's rate over time, instead of "rate"; its path is relative to this file.
     Formats: a Mahimahi trace (in each line a time in whole milliseconds at which 1500 bytes can leave);
     two columns of seconds and Mb/s, or of the units that a header names (t_s or t_ms, and mbps, kbps or
-    bps); AlphaRTC's JSON, whose delay and loss apply as well unless the link has its own.
+    bps); AlphaRTC's JSON, whose delay and loss apply as well unless the link has its own; Sabre's JSON;
+    logs of throughput, in each line a time, latitude, longitude, bytes and milliseconds.
     """
 
 @dataclass(kw_only=True)

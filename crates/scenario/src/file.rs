@@ -138,7 +138,8 @@ tables! {
         /// A file with the link's rate over time, instead of "rate"; its path is relative to this file. Formats: a
         /// Mahimahi trace (in each line a time in whole milliseconds at which 1500 bytes can leave); two columns of
         /// seconds and Mb/s, or of the units that a header names (t_s or t_ms, and mbps, kbps or bps); AlphaRTC's JSON,
-        /// whose delay and loss apply as well unless the link has its own.
+        /// whose delay and loss apply as well unless the link has its own; Sabre's JSON; logs of throughput, in each
+        /// line a time, latitude, longitude, bytes and milliseconds.
         trace: String,
         /// A file with the link's propagation delay over time, instead of "delay". Its two columns are the time in
         /// seconds and the delay in one direction in milliseconds. A header can name other units (t_s or t_ms, and ms

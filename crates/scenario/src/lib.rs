@@ -19,6 +19,7 @@ mod expect;
 mod experiment;
 mod file;
 mod flow;
+mod foreign_trace;
 mod loaded;
 mod model;
 mod name;
@@ -29,6 +30,7 @@ mod resolve;
 mod simulcast;
 mod table_header;
 mod text;
+mod throughput_log;
 mod trace_doubts;
 mod tree;
 

@@ -1,7 +1,9 @@
 //! Reads the trace files of links. The formats are Mahimahi's transmission opportunities, tables with a time and a
-//! value, and AlphaRTC's patterns.
+//! value, AlphaRTC's patterns, and logs of throughput.
 
+use crate::foreign_trace;
 use crate::table_header::Columns;
+use crate::throughput_log;
 use crate::trace_doubts::{Doubt, Table, opportunity_doubts};
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -14,27 +16,9 @@ pub(crate) const MOST_BYTES: u64 = 64 << 20;
 const MOST_ROWS: usize = 2_000_000;
 /// Maximum duration of a table and of a scenario, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
-/// First bytes of capture files: pcap in both byte orders, each with microseconds or nanoseconds, and pcapng.
-const CAPTURES: [&[u8]; 5] =
-    [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
-
 /// The largest time, in the year 5138, that is accepted as seconds. A larger number must be in milliseconds or a
 /// smaller unit.
 const LATEST_S: f64 = 1e11;
-
-/// Formats that cannot be read. The elements are: the file's first bytes, a description of the format, and the remedy.
-const ENCODED: [(&[u8], &str, &str); 10] = [
-    (b"\x1f\x8b", "compressed (gzip)", "unpack it: gunzip -k FILE.gz"),
-    (b"BZh", "compressed (bzip2)", "unpack it: bunzip2 -k FILE.bz2"),
-    (b"\xfd7zXZ\0", "compressed (xz)", "unpack it: unxz -k FILE.xz"),
-    (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "unpack it, or save the spreadsheet as CSV in UTF-8"),
-    (b"\xff\xfe\0\0", "a text in UTF-32", "save it as UTF-8: iconv -f UTF-32 -t UTF-8"),
-    (b"\xff\xfe", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
-    (b"\xfe\xff", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
-    (b"version https://git-lfs", "a pointer of Git LFS in place of the file", "get the file itself: git lfs pull"),
-    (b"<", "a page (HTML or XML)", "download the file itself, as \"raw\" on GitHub"),
-    (b"# mahimahi mm-", "a log of Mahimahi: it says what was sent", "give the trace that its first line names"),
-];
 
 /// A property of a link that a file can contain: its rate, delay or loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +46,15 @@ impl Quantity {
             Self::Rate => "t_s,mbps or time_ms,rate_kbps",
             Self::Delay => "t_s,ms or time_ms,delay_ms",
             Self::Loss => "t_s,loss",
+        }
+    }
+    /// Returns a header with the smallest units of values, for values that are too large in the unit of a table without
+    /// a header. Returns `None` if the message of [`Self::most`] has it.
+    const fn smallest_unit(self) -> Option<&'static str> {
+        match self {
+            Self::Rate => Some("t_s,bps"),
+            Self::Delay => Some("t_s,us"),
+            Self::Loss => None,
         }
     }
     /// Returns the largest valid value, and how error messages write it.
@@ -127,12 +120,9 @@ pub type Fault = (String, String);
 /// # Errors
 /// The file is in none of the formats for this quantity, or a value is not valid.
 pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
-    if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
-        let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
-        return Err((what, "take a trace of the link itself, or a table of its rate over time".into()));
-    }
-    if let Some((_, kind, remedy)) = ENCODED.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
-        return Err((format!("{shown} is {kind}"), (*remedy).to_owned()));
+    let foreign = |(kind, remedy): (&str, &str)| Err((format!("{shown} is {kind}"), remedy.to_owned()));
+    if let Some(known) = foreign_trace::by_bytes(bytes) {
+        return foreign(known);
     }
     // Skip the byte order mark that spreadsheets write at the start of UTF-8 files.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -141,6 +131,15 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     if start.iter().filter(|byte| **byte == 0).count() * 4 > start.len() {
         let what = format!("{shown} has zero bytes, as a text in UTF-16 or a binary file");
         return Err((what, format!("save it as a text in UTF-8; {}", quantity.forms())));
+    }
+    let first = lines(bytes).next().map(|one| one.1).unwrap_or_default();
+    let cells: Vec<&str> = fields(&first).collect();
+    if let Some(known) = foreign_trace::by_cells(&cells) {
+        return foreign(known);
+    }
+    let has_header = last_remark(bytes).is_some_and(|remark| Columns::named(&remark, quantity).is_ok());
+    if !has_header && throughput_log::is_log(&cells) {
+        return throughputs(bytes, shown, quantity).map(Recorded::Rows);
     }
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
@@ -311,8 +310,9 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         // file.
         let value = number(value, most / unit, called).map_err(|(what, remedy)| {
             let is_large = !columns.is_named && what.ends_with("out of range");
-            let header = format!("{remedy}; or, if it is in another unit, write a header as {}", quantity.header());
-            place((what, if is_large { header } else { remedy }))
+            let header = quantity.smallest_unit().filter(|_| is_large);
+            let header = header.map(|header| format!("; or, if it is in a smaller unit, write a header as {header}"));
+            place((what, remedy + &header.unwrap_or_default()))
         })? * unit;
         table.push(n, &line, columns.is_named, (Span::from_secs_f64(since), value));
     }
@@ -328,23 +328,44 @@ fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     Ok(rows)
 }
 
-/// Parses the uplink of an AlphaRTC pattern. It consists of steps with a duration (ms), a capacity (kb/s), a loss and
-/// an RTT (ms).
+/// Reads a log of throughput, which has rates only.
+fn throughputs(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
+    if quantity != Quantity::Rate {
+        return Err(without(shown, "log of throughput", quantity));
+    }
+    let lines: Vec<(usize, Cow<'_, str>)> = lines(bytes).take(MOST_ROWS).collect();
+    let rows = throughput_log::log(lines.iter().map(|(n, line)| (*n, fields(line).collect())), shown)?;
+    carries(rows, shown, quantity)
+}
+
+/// Returns the error for a file that has rates, where another quantity is needed.
+fn without(shown: &str, kind: &str, quantity: Quantity) -> Fault {
+    let (key, name) = if quantity == Quantity::Loss { ("loss_trace", "loss") } else { ("delay_trace", "delay") };
+    let what = format!("{shown} is a {kind}, and has no {name} over time");
+    (what, format!("give it as trace; of {key}, {}", quantity.forms()))
+}
+
+/// Parses JSON: the uplink of an AlphaRTC pattern, or a trace of Sabre. An AlphaRTC pattern consists of steps with a
+/// duration (ms), a capacity (kb/s), a loss and an RTT (ms).
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     let form = || {
         format!(
-            "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss \
-             and rtt; write others as a table with the header {}",
+            "of JSON, only AlphaRTC's and Sabre's are read: uplink.trace_pattern, a list of duration (ms), capacity \
+             (kb/s), loss and rtt; or a list of duration_ms and bandwidth_kbps; write others as a table with the \
+             header {}",
             quantity.header()
         )
     };
     let json: Json = serde_json::from_slice(bytes)
         .map_err(|error| (format!("{shown}:{}: this is no JSON ({error})", error.line().max(1)), form()))?;
-    if json.get("intervals").is_some_and(Json::is_array) && json.get("start").is_some() {
-        let what = format!("{shown} is a result of iperf3: it says what a flow sent, not what the link could carry");
-        let remedy = "take a trace of the link itself; if the flow filled the link, write a table t_s,bps of \
-                      intervals[].sum.start and .bits_per_second";
-        return Err((what, remedy.into()));
+    if let Some((kind, remedy)) = foreign_trace::by_json(&json) {
+        return Err((format!("{shown} is {kind}"), remedy.to_owned()));
+    }
+    if let Some(rows) = throughput_log::sabre(&json, shown) {
+        return match quantity {
+            Quantity::Rate => carries(rows, shown, quantity).map(Recorded::Rows),
+            Quantity::Delay | Quantity::Loss => Err(without(shown, "trace of Sabre", quantity)),
+        };
     }
     let Some(list) = json.pointer("/uplink/trace_pattern").and_then(Json::as_array).filter(|list| !list.is_empty())
     else {

@@ -283,10 +283,10 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"10:00:00,5\n10:00:01,4\n".to_vec(), "it:1: \"10:00:00\" is no number"),
         (b"0 5Mbps\n1 4Mbps\n".to_vec(), "it:1: \"5Mbps\" is no number"),
         (b"0,0 1,5\n0,5 2,5\n".to_vec(), "it:1: 3 columns where there are 2"),
-        (
-            b"1453121790686 0 51.03 3.73 4040600 1000\n1453121791686 1000 51.03 3.73 40406 1000\n".to_vec(),
-            "it:1: 6 columns where there are 2",
-        ),
+        (b"1 2 51.03 3.73 4040600 x\n".to_vec(), "it:1: 6 columns where there are 2"),
+        (b"1453121790 51.03 3.73 40 1000\n1453121791 x 3.73 4 1000\n".to_vec(), "it:2: \"1453121791 x 3.73 4 1000\""),
+        (b"1453121790 51.03 3.73 40 1000\n1453121791 51.0 3.73 4 0\n".to_vec(), "it:2: a line of 0 ms has no rate"),
+        (b"1453121790 51.03 3.73 40 1000\n1453121780 51.0 3.73 4 1000\n".to_vec(), "it:2: its 1000 ms are longer than"),
         (b"1606394011000 5\n1606394011020 4\n".to_vec(), "it:1: 1606394011000 s is later than any date"),
         (b"t_s,mbps\n0,5\n1,4\n0,5\n1,4\n".to_vec(), "it:4: 0 comes after 1"),
         (b"0;1\n1;2\n2,5;3\n".to_vec(), "it:3: \"2,5\" is no number from 0"),
@@ -312,6 +312,194 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         let (what, remedy) = recorded(&content, "it", Quantity::Rate).expect_err(said);
         assert!(what.starts_with(said), "{what}");
         assert!(!remedy.is_empty() && !what.contains('\n') && !remedy.contains('\n'), "{what}; {remedy}");
+    }
+}
+
+/// Files of other programs that have no values of a link over time: first lines, what messages call them, and a part of
+/// the remedy.
+const OTHERS: [(&str, &str, &str); 11] = [
+    ("+ 0.1 0 2 cbr 1000 ------- 2 0.0 3.1 0 0\n- 0.1 0 2 cbr 1000 ------- 2 0.0 3.1 0 0\n", "of ns-2", "rate = "),
+    ("s 10.000000000 _0_ AGT  --- 0 cbr 512 [0 0 0 0] ------- [0:0 1:0 32 0] [0] 0 0\n", "of ns-2", "rate = "),
+    ("s -t 0.267662078 -Hs 0 -Hd -1 -Ni 0 -Nx 5.00 -Ny 2.00 -Nz 0.00 -Ne -1.000000 -Nl RTR\n", "of ns-2", "rate = "),
+    ("V -t * -v 1.0a5 -a 0\nn -t * -a 0 -s 0 -S UP\n", "of ns-2", "rate = "),
+    (
+        "+ 2 /NodeList/0/DeviceList/0/$ns3::PointToPointNetDevice/TxQueue/Enqueue ns3::PppHeader (Point-to-Point)\n",
+        "of ns-3",
+        "rate = ",
+    ),
+    ("r 2.00369 /NodeList/1/DeviceList/0/$ns3::CsmaNetDevice/MacRx ns3::Ipv4Header (tos 0x0)\n", "of ns-3", "rate = "),
+    ("qdisc fq_codel 0: dev eth0 root refcnt 2 limit 10240p\n Sent 1 bytes 1 pkt (dropped 0)\n", "of tc", "rate = "),
+    ("class htb 1:10 root prio 0 rate 5Mbit ceil 5Mbit burst 1600b\n Sent 1 bytes 1 pkt\n", "of tc", "rate = "),
+    ("[{\"kind\":\"fq_codel\",\"handle\":\"0:\",\"dev\":\"eth0\",\"bytes\":1028713}]\n", "of tc", "rate = "),
+    (
+        "Timestamp,Longitude,Latitude,Speed,DL_bitrate,UL_bitrate\n2019.12.16_13.40.04,-8.3,51.8,0,8,29\n",
+        "University College Cork",
+        "t_s,kbps",
+    ),
+    (
+        "{\"version\": 1, \"entries\": [{\"entryNo\": 1, \"dateTime\": \"2020-10-09T08:23:00Z\", \"dlBw\": 12608}]}\n",
+        "an LPP network trace",
+        "t_s,kbps",
+    ),
+];
+
+#[test]
+fn the_files_of_other_programs_are_named_with_a_remedy_that_works() {
+    for quantity in [Quantity::Rate, Quantity::Delay, Quantity::Loss] {
+        for (content, name, remedy) in OTHERS {
+            let (what, told) = recorded(content.as_bytes(), "it", quantity).expect_err(content);
+            assert!(what.contains(name) && told.contains(remedy), "{what}; {told}");
+        }
+    }
+    // What the remedies suggest is accepted: a constant rate in place of the trace, and a table with these headers.
+    let loaded = with_files("others", &[], "rate = \"2Mbps\"").unwrap();
+    assert_eq!(bottleneck(&loaded).0.rate.mean(), Some(Rate::mbps(2)));
+    assert_eq!(read("t_s,mbps\n0,2\n1,2\n").unwrap().mean(), 2e6);
+    assert_eq!(read("t_s,kbps\n0,2000\n1,2000\n").unwrap().mean(), 2e6);
+    let whole = |rows: &str| read(rows).map(|rows| rows.mean());
+    assert_eq!(whole("0 2\n1 2\n"), Ok(2e6), "a table of numbers is no trace of ns-2");
+}
+
+/// Generates the lines of a log: bytes received, and the milliseconds since the previous line.
+fn logged() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((0u64..5_000_000, 500u64..3_000), 2..60).prop_map(|mut lines| {
+        lines[0].0 += 1;
+        lines
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_log_of_throughput_has_the_rates_of_its_bytes_and_times(
+        lines in logged(), columns in prop::sample::select(vec!["s", "ms", "s and ms", "ms and ms"]),
+        between in prop::sample::select(vec![" ", "\t", ","]), gap in prop::option::of((1usize..60, 5_000u64..90_000)),
+    ) {
+        let gap = gap.filter(|(at, _)| *at < lines.len());
+        let mut now = 0;
+        let mut text = String::new();
+        for (n, (bytes, ms)) in lines.iter().enumerate() {
+            now += ms + gap.filter(|gap| gap.0 == n).map_or(0, |gap| gap.1);
+            let date = 1_453_121_790_000 + now;
+            let times = match columns {
+                "s" => vec![date / 1000],
+                "ms" => vec![date],
+                "s and ms" => vec![date / 1000, now],
+                _ => vec![date, now],
+            };
+            let cells = times.iter().map(u64::to_string).chain(["51.038".into(), "3.731".into()]);
+            let cells: Vec<String> = cells.chain([bytes.to_string(), ms.to_string()]).collect();
+            let _ = writeln!(text, "{}", cells.join(between));
+        }
+        let rows = read(&text).unwrap();
+        let mut at = Span::ZERO;
+        for ((from, bps), (bytes, ms)) in rows.values.iter().zip(&lines) {
+            prop_assert_eq!(*from, at);
+            prop_assert!((bps - *bytes as f64 * 8e3 / *ms as f64).abs() < 1e-3, "{bps} of {bytes} in {ms} ms");
+            at += Span::millis(*ms);
+        }
+        prop_assert_eq!((rows.values.len(), rows.period), (lines.len(), at));
+        let doubts: Vec<&str> = rows.doubts.iter().map(|doubt| &*doubt.what).collect();
+        prop_assert_eq!(doubts.len(), usize::from(gap.is_some()), "{:?}", doubts);
+        if let Some((line, ms)) = gap {
+            let told = format!("it.csv:{}: nothing describes ", line + 1);
+            prop_assert!(doubts[0].starts_with(&told), "{} of {ms} ms", doubts[0]);
+        }
+        for quantity in [Quantity::Delay, Quantity::Loss] {
+            let (what, remedy) = recorded(text.as_bytes(), "it.csv", quantity).unwrap_err();
+            prop_assert!(what.contains("is a log of throughput, and has no ") && remedy.contains("as trace"), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_trace_of_sabre_has_its_rates_and_leaves_its_latency_aside(
+        steps in prop::collection::vec((1u64..60_000, 0u64..100_000, 0u64..500), 1..40),
+    ) {
+        let entry = |(ms, kbps, latency): &(u64, u64, u64)| {
+            format!("{{\"duration_ms\": {ms}, \"bandwidth_kbps\": {kbps}.5, \"latency_ms\": {latency}}}")
+        };
+        let text = format!("[{}]", steps.iter().map(entry).collect::<Vec<_>>().join(",\n"));
+        let rows = read(&text).unwrap();
+        let mut at = Span::ZERO;
+        for ((from, bps), (ms, kbps, _)) in rows.values.iter().zip(&steps) {
+            prop_assert_eq!((*from, *bps), (at, (*kbps as f64 + 0.5) * 1e3));
+            at += Span::millis(*ms);
+        }
+        prop_assert_eq!((rows.values.len(), rows.period), (steps.len(), at));
+        let has_latency = steps.iter().any(|step| step.2 > 0);
+        prop_assert_eq!(rows.doubts.len(), usize::from(has_latency));
+        prop_assert!(rows.doubts.iter().all(|doubt| doubt.remedy.contains("write delay = ")));
+        let (what, _) = recorded(text.as_bytes(), "it.json", Quantity::Delay).unwrap_err();
+        prop_assert_eq!(what, "it.json is a trace of Sabre, and has no delay over time");
+    }
+
+    #[test]
+    fn values_that_are_too_large_without_a_header_are_read_with_the_header_of_the_remedy(
+        rows in prop::collection::vec(1u64..1_000_000_000, 2..20),
+        quantity in prop::sample::select(vec![Quantity::Rate, Quantity::Delay]),
+    ) {
+        // Rates above 1 Tb/s in Mb/s, and delays above an hour in milliseconds.
+        let least = if quantity == Quantity::Rate { 1_000_001 } else { 3_600_001 };
+        let table = |header: &str| {
+            let lines = rows.iter().enumerate().map(|(n, value)| format!("{n},{}\n", value + least));
+            lines.fold(header.to_owned(), |text, line| text + &line)
+        };
+        let (what, remedy) = recorded(table("").as_bytes(), "it", quantity).unwrap_err();
+        prop_assert!(what.contains("is out of range"), "{what}");
+        let header = remedy.rsplit(' ').next().unwrap_or_default();
+        let read = recorded(table(&format!("{header}\n")).as_bytes(), "it", quantity);
+        let Ok(Recorded::Rows(read)) = read else { panic!("{read:?} with {header}") };
+        let unit = if quantity == Quantity::Rate { 1.0 } else { 1e-6 };
+        for ((_, value), row) in read.values.iter().zip(&rows) {
+            prop_assert!((value / ((row + least) as f64 * unit) - 1.0).abs() < 1e-9, "{value} of {row}");
+        }
+    }
+}
+
+#[test]
+fn json_of_delays_is_read_as_the_table_that_its_remedy_names() {
+    for json in ["[{\"t\": 0, \"delay_ms\": 20}, {\"t\": 1, \"delay_ms\": 30}]", "[20, 30]", "{\"delay\": [20, 30]}"] {
+        let (what, remedy) = recorded(json.as_bytes(), "it", Quantity::Delay).expect_err(json);
+        assert_eq!(what, "it has no list uplink.trace_pattern");
+        let headers: Vec<&str> = remedy.rsplit_once("header ").expect("a header").1.split(" or ").collect();
+        assert_eq!(headers, ["t_s,ms", "time_ms,delay_ms"]);
+        for header in headers {
+            let read = recorded(format!("{header}\n0,20\n1,30\n").as_bytes(), "it", Quantity::Delay);
+            let Ok(Recorded::Rows(rows)) = read else { panic!("{read:?}") };
+            let delays: Vec<f64> = rows.values.iter().map(|row| row.1).collect();
+            assert_eq!(delays, [0.02, 0.03], "{header}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_whose_direction_has_no_rate_names_this_direction() {
+    let told = |keys: &str| with_files("directions", &[], keys).expect_err(keys).to_string();
+    for queue in ["{ limit = \"100ms\" }", "{ kind = \"red\" }"] {
+        for none in ["none", "0bps"] {
+            for (keys, name) in [
+                (format!("rate = \"{none}\", queue = {queue}"), "the link"),
+                (
+                    format!("rate = \"1Mbps\", queue = {queue}, back = {{ rate = \"{none}\" }}"),
+                    "the link's back direction",
+                ),
+                (
+                    format!("rate = \"{none}\", queue = {queue}, back = {{ rate = \"1Mbps\" }}"),
+                    "the link's forward direction",
+                ),
+                (
+                    format!("rate = \"1Mbps\", back = {{ rate = \"{none}\", queue = {queue} }}"),
+                    "the link's back direction",
+                ),
+            ] {
+                let told = told(&keys);
+                assert!(
+                    told.contains(&format!("the rate of {name}, which has none, or 0; give {name} a rate")),
+                    "{told}"
+                );
+                // The remedy helps.
+                assert!(with_files("directions", &[], &keys.replace(none, "1Mbps")).is_ok(), "{keys}");
+            }
+        }
     }
 }
 
