@@ -88,6 +88,13 @@ def _quiet(call: Json, first: int, last: int) -> str:
     sent: float | None = middle(each["sent_bps"] for each in part)
     capacity = _capacity(part) if _is_alone(call["path"], part) else None
     estimate = _estimate(call, first, last)
+    earlier = [each for each in call["bins"][:first] if each["packets"]]
+    before = _capacity(earlier) if _is_alone(call["path"], earlier) else None
+    # A sender that follows the link's rate in time has neither long delays nor losses, but has to send less.
+    needed = max((each["sent_bps"] for each in earlier), default=0.0)
+    after = _capacity(_slowest(part)) if capacity else None
+    if before and after and after < FELL * before and after < needed:
+        return f"the link fell from {say.rate(before)} to {say.rate(after)}, and the sender followed it"
     is_below_estimate = bool(sent and estimate and sent < FELL * estimate)
     if sent and capacity and sent >= FELL * capacity and not is_below_estimate:
         return (
