@@ -11,7 +11,8 @@ from pathlib import PurePath
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from steadycast.errors import UserError
+from steadycast import hints as hint_words
+from steadycast.errors import UserError, shortage
 
 _NUMBERS = {int: Integral, float: Real}
 P = ParamSpec("P")
@@ -21,7 +22,8 @@ R = TypeVar("R")
 def typed(call: Callable[P, R]) -> Callable[P, R]:
     """Return a function that checks the types of its arguments and then calls ``call``.
 
-    The function raises a `UserError` if an argument has a wrong type.
+    The function raises a `UserError` if an argument has a wrong type. Outside of a command, all errors name arguments
+    in place of options.
     """
     signature = inspect.signature(call)
     hints = cache(lambda: get_type_hints(call))
@@ -29,10 +31,20 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
     @wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if (problem := _unencodable(value)) is not None:
+                raise UserError(f"{name} {value!a:.60}", problem, "give a text in UTF-8")
             if not _fits(value, hint := hints().get(name, Any)):
-                problem = _misfit(value, hint) if "\0" not in str(value) else "it holds a byte of 0"
-                raise UserError(f"{name} {value!r:.60}", problem, f"give {_written(hint)}")
-        return call(*args, **kwargs)
+                raise UserError(f"{name} {value!r:.60}", _misfit(value, hint), f"give {_written(hint)}")
+        try:
+            return call(*args, **kwargs)
+        except UserError as error:
+            if not hint_words.is_on_command_line():
+                error.reworded(lambda text: hint_words.in_python(text, signature.parameters))
+            raise
+        except BaseException as error:
+            if (lack := shortage(error)) is not None:
+                raise lack from error
+            raise
 
     return checked
 
@@ -62,7 +74,25 @@ def _fits(value: object, hint: Any) -> bool:
         return not isinstance(value, str | bytes) and (
             not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
         )
-    return not isinstance(value, str | PurePath) or "\0" not in str(value)
+    return True
+
+
+def _unencodable(value: object) -> str | None:
+    """Describe the first character of a text in ``value`` that no file name and no message can contain."""
+    if isinstance(value, Mapping | list | tuple):
+        parts = [*value, *value.values()] if isinstance(value, Mapping) else value
+        return next(filter(None, map(_unencodable, parts)), None)
+    if not isinstance(value, str | PurePath):
+        return None
+    text = str(value)
+    if "\0" in text:
+        return "it holds a byte of 0"
+    try:
+        # Python stores the bytes of a file name that are not UTF-8 as surrogates, which other libraries can't read.
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"its character {error.start + 1}, {text[error.start]!a}, can't be encoded"
+    return None
 
 
 def _misfit(value: object, hint: Any) -> str:

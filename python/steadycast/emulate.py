@@ -14,7 +14,7 @@ from steadycast.controller import Guest, check_start
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.hints import named
-from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
+from steadycast.loading import Sets, Source, changes, folder_of, load_with, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
 from steadycast.rootless import bare, need_rights
@@ -95,16 +95,16 @@ def emulate(
         raise UserError(named("--only", "only"), "there is no program to run", f"add {_program()}")
     need_rights()
     classes = dict(controllers or {})
-    sets = changes(set, seed=seed, classes=classes)
+    sets = changes(set, seed=seed)
     if pcap:
-        links = dict.fromkeys([*load(scenario, sets).captured(), *pcap])
+        links = dict.fromkeys([*load_with(scenario, sets, classes).captured(), *pcap])
         captures = f"record.pcap={json.dumps(list(links))}"
         try:
-            _ = load(scenario, [*sets, captures])
+            _ = load_with(scenario, [*sets, captures], classes)
         except UserError as error:
             raise UserError(named("--pcap", "pcap"), error.problem, error.remedy) from error
         sets.append(captures)
-    plan = Plan.of(load(scenario, sets), place_of(scenario), folder_of(scenario), classes)
+    plan = Plan.of(load_with(scenario, sets, classes), place_of(scenario), folder_of(scenario), classes)
     if program is None:
         plan.need_flows(f"write at least one [[flow]], or add {_program()}")
     alone = only or not plan.loaded.flows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -30,6 +30,12 @@ class UserError(Exception):
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}; {self.remedy}"
 
+    def reworded(self, words: Callable[[str], str]) -> Self:
+        """Change the texts of this error by the function ``words``, and return the error."""
+        self.place, self.problem, self.remedy = map(words, (self.place, self.problem, self.remedy))
+        self.args = (self.place, self.problem, self.remedy)
+        return self
+
     def listed(self) -> list[Mapping[str, Any]]:
         """Return all problems in the format that the core uses for problems of a scenario."""
         return [{"file": "", "line": None, "key": self.place, "what": self.problem, "remedy": self.remedy}]
@@ -45,6 +51,12 @@ class Problems(UserError):  # noqa: N818  (the core uses this name)
 
     def __str__(self) -> str:
         return "\n".join(f"{_place(p)}: {p['what']}; {p['remedy']}" for p in self.problems)
+
+    def reworded(self, words: Callable[[str], str]) -> Self:
+        """Change the texts of all problems by the function ``words``, and return the error."""
+        texts = ("file", "what", "remedy")
+        self.problems = [{**one, **{key: words(one[key]) for key in texts}} for one in self.problems]
+        return super().reworded(words)
 
     def listed(self) -> list[Mapping[str, Any]]:
         """Return all problems."""
@@ -86,6 +98,22 @@ class UnwrittenError(UserError):
     ) -> Self:
         """Create the error from the file's path and the system's error."""
         return cls(str(path), f"can't be written ({reason(error)})", remedy)
+
+
+def shortage(error: BaseException) -> MissingError | None:
+    """Return the error for the user if ``error`` means that the system gives no more memory or threads.
+
+    A library in Rust panics if it can't start a thread. The text of its panic has the system's words.
+    """
+    if isinstance(error, UserError):
+        return None
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        cure = "end other programs, raise its limit (see ulimit -v), or take smaller pictures"
+        return MissingError("memory", "there is not enough of it for this", cure)
+    if str(error) == "can't start new thread" or os.strerror(errno.EAGAIN) in str(error):
+        cure = "end other programs, or raise the limits of processes and memory (see ulimit -u and ulimit -v)"
+        return MissingError("threads and processes", "the system starts no more of them", cure)
+    return None
 
 
 def reason(error: BaseException) -> str:

@@ -66,19 +66,48 @@ SEED_MOST = 2**63 - 1
 """The largest seed, which is TOML's largest whole number."""
 
 
-def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
-    """Return changes in the form PATH=VALUE.
+def load_with(scenario: Source, sets: Sequence[str], classes: Mapping[str, type]) -> core.Scenario:
+    """Read and check a scenario in which the ``classes`` control video flows. The keys are the names of the flows.
 
-    ``seed`` and the controller ``classes`` are added to the changes in ``sets``.
+    Raises:
+        UserError: as in `load`, or a key of ``classes`` is not the name of a video flow.
+
+    """
+    try:
+        loaded = load(scenario, [*sets, *named(classes)])
+    except Problems:
+        # If the scenario is right without the classes, its video flows are known.
+        if classes:
+            _check_flows(load(scenario, sets), classes)
+        raise
+    _check_flows(loaded, classes)
+    return loaded
+
+
+def _check_flows(loaded: core.Scenario, classes: Mapping[str, type]) -> None:
+    videos = [video["flow"] for video in loaded.videos()]
+    for flow in classes:
+        if flow not in videos:
+            there = ", ".join(videos) or "none"
+            raise UserError(f"controllers[{flow!r}]", "there is no such video flow", f"there are: {there}")
+
+
+def changes(sets: Sets, *, seed: int | None = None) -> list[str]:
+    """Return changes in the form PATH=VALUE. ``seed`` is added to the changes in ``sets``.
 
     Raises:
         UserError: the seed is out of range.
 
     """
-    if seed is not None and not 0 <= seed <= SEED_MOST:
-        raise UserError("seed", f"{seed} is out of range", f"write a whole number from 0 to {SEED_MOST}")
-    texts = [*_texts(sets), *named(classes or {})]
+    if seed is not None:
+        _check_seed("seed", seed)
+    texts = _texts(sets)
     return texts if seed is None else [*texts, f"seed={seed}"]
+
+
+def _check_seed(place: str, seed: int) -> None:
+    if not 0 <= seed <= SEED_MOST:
+        raise UserError(place, f"{seed} is out of range", f"write a whole number from 0 to {SEED_MOST}")
 
 
 def _texts(sets: Sets) -> list[str]:
@@ -108,9 +137,11 @@ def seeds_of(given: Iterable[int]) -> list[int]:
     """Return the seeds without duplicates.
 
     Raises:
-        UserError: there are no seeds.
+        UserError: there are no seeds, or a seed is out of range.
 
     """
     if not (seeds := list(dict.fromkeys(given))):
         raise UserError("seeds", "there are none", "give at least one")
+    for seed in seeds:
+        _check_seed("seeds", seed)
     return seeds

@@ -12,7 +12,7 @@ from typing import Any
 from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Draft, Folder, Json, aggregate
-from steadycast.loading import Sets, Source, changes, folder_of, load, place_of, seeds_of
+from steadycast.loading import Sets, Source, changes, folder_of, load_with, place_of, seeds_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
 from steadycast.run_pipeline import Keep, Plan, Ready, stage
@@ -58,7 +58,7 @@ def run(
 
     """
     classes = dict(controllers or {})
-    loaded = load(scenario, changes(set, seed=seed, classes=classes))
+    loaded = load_with(scenario, changes(set, seed=seed), classes)
     plan = Plan.of(loaded, place_of(scenario), folder_of(scenario), classes)
     keep = Keep(quality, vmaf, film, recorded)
     with ExitStack() as stack:
@@ -90,7 +90,7 @@ def run_seeds(
 
     """
     given = seeds_of(seeds)
-    loaded = load(scenario, changes(set, seed=given[0], classes=controllers))
+    loaded = load_with(scenario, changes(set, seed=given[0]), controllers or {})
     common: dict[str, Any] = {"set": set, "quality": quality, "vmaf": vmaf}
     with ExitStack() as stack:
         told = progress or stack.enter_context(shown())

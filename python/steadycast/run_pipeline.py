@@ -62,12 +62,6 @@ class Plan:
         """Find the controllers and switching rules that are not in the core. File names are relative to ``folder``."""
         given = classes or {}
         videos = loaded.videos()
-        for flow in given:
-            if all(v["flow"] != flow for v in videos):
-                there = ", ".join(v["flow"] for v in videos) or "none"
-                raise UserError(
-                    f"controllers[{flow!r}]", "there is no such video flow", f"there are: {there}"
-                )
         steering: dict[str, controller.Guest] = {
             f"flow.{v['flow']}.controller": controller.checked(given[v["flow"]])
             if v["flow"] in given

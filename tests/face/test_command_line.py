@@ -249,6 +249,14 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
         (["run", "home.toml", "--seeds", "a-b"], "this is not a range"),
         (["run", "home.toml", "--seeds", "9" * 5000], "this is not a range"),
         (
+            ["run", "home.toml", "--seeds", "1,,3"],
+            '"" is not a range; write for example --seeds 1-5 or --seeds 1,3,5',
+        ),
+        (["run", "home.toml", "--seeds", "1,x"], '"x" is not a range'),
+        (["run", "home.toml", "--seeds", "1-3,9-7"], '"9-7" is not a range'),
+        (["run", "home.toml", "--seeds", "1-60000,60001-120000"], "these are 120,000 seeds"),
+        (["run", "home.toml", "--seed", "1,3"], "1,3 are several seeds; write --seeds 1,3"),
+        (
             ["run", "home.toml", "--seeds", "3-200002"],
             "--seeds 3-200002: these are 200,000 seeds, and one call takes at most 100,000; write --seeds 3-100002",
         ),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import steadycast as sc
+from steadycast.cli.base import seed_list
 from steadycast.errors import Problems, UserError
 from steadycast.folder import TABLES
 from steadycast.loading import load
@@ -61,6 +62,28 @@ def test_an_error_of_a_seed_is_told_as_that_of_a_single_run(small: Path, tmp_pat
 def complete(folder: Path) -> bool:
     path = folder / "summary.json"
     return path.exists() and bool(json.loads(path.read_text())["complete"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("1-5", [1, 2, 3, 4, 5]),
+        ("7", [7]),
+        ("1,3,5", [1, 3, 5]),
+        ("1, 3", [1, 3]),
+        ("3-4,9,1-3", [3, 4, 9, 1, 2]),
+    ],
+)
+def test_seeds_are_a_range_or_a_list(text: str, seeds: list[int]) -> None:
+    assert list(seed_list(text)) == seeds
+
+
+def test_a_list_of_seeds_runs_each_of_them(small: Path, say: Say, tmp_path: Path) -> None:
+    assert say("run", small, "--seeds", "1,4", "-o", "many").code == 0
+    assert sorted(each.name for each in (tmp_path / "many").glob("seed-*")) == ["seed-1", "seed-4"]
+    assert say("sweep", small, "--seeds", "2,5", "-o", "swept").code == 0
+    points = json.loads((tmp_path / "swept" / "plan.json").read_text())["points"]
+    assert [point["seeds"] for point in points] == [[2, 5]]
 
 
 def test_an_interrupt_ends_all_seeds_and_leaves_what_there_is(

@@ -227,7 +227,7 @@ def test_a_folder_of_another_version_file_or_axis_is_refused(
     def refused(match: str, path: Path = small, over: Mapping[str, object] = OVER, **more: Any) -> None:
         with pytest.raises(sc.UserError, match=match) as caught:
             sc.sweep(path, over, seeds=[1], out=whole.folder, **more)
-        assert "--force" in caught.value.remedy
+        assert "force=True" in caught.value.remedy
 
     other = tmp_path / "other.toml"
     other.write_text(SMALL)

@@ -19,7 +19,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from steadycast import exits, hints, signals
-from steadycast.errors import MissingError, UncompiledError, UnwrittenError, UserError, full, reason
+from steadycast.errors import (
+    MissingError,
+    UncompiledError,
+    UnwrittenError,
+    UserError,
+    full,
+    reason,
+    shortage,
+)
 from steadycast.exits import Exit
 from steadycast.live.flow import FPS
 
@@ -77,7 +85,7 @@ app = typer.Typer(
 Command = TypeVar("Command", bound=Callable[..., None])
 SCENARIO = "A scenario (TOML), or the name of a built-in one."
 SET_HELP = "Change a value: flow.NAME.KEY, link.NAME.KEY, topology.KEY. Repeatable."
-SEEDS = option("--seeds A-B", "The seeds from A to B, both included.")
+SEEDS = option("--seeds A-B", "The seeds from A to B, both included, or a list of seeds, such as 1,3,7-9.")
 
 
 def completed(incomplete: str) -> list[str]:
@@ -195,7 +203,7 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
         return f"{value} is too {size}; take {bound[2]} or {way}"
     if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
         return f"{value} is not decimal; write {int(value, 16)}"
-    if re.fullmatch(r"\d+-\d+", value) and several:
+    if re.fullmatch(r"\d+([-,]\d+)+", value) and several:
         return f"{value} are several seeds; write --seeds {value}"
     return f"{value} is not a whole number; write for example 3"
 
@@ -253,7 +261,9 @@ def main() -> None:
         except UserError as error:
             tell(error)
             code = error.code
-        except (OSError, MemoryError, ImportError, RuntimeError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a panic in a Rust library is no `Exception`
             code = _refused(error)
         try:
             # Flush now, because an error could not be reported when the interpreter flushes at its exit.
@@ -372,23 +382,18 @@ _REMEDIES = {
 """Remedies for errors of the system about a file, by error number."""
 
 
-def _refused(error: Exception) -> Exit:
+def _refused(error: BaseException) -> Exit:
     """Report what the machine lacks, or which file could not be written or read.
 
     Print nothing if the reader of a pipe closed it.
 
     Raises:
-        Exception: any other error.
+        BaseException: any other error.
 
     """
-    if (
-        isinstance(error, MemoryError)
-        or str(error) == "can't start new thread"
-        or getattr(error, "errno", None) == errno.ENOMEM
-    ):
-        cure = "end other programs, raise its limit (see ulimit -v), or take smaller pictures"
-        tell(MissingError("memory", "there is not enough of it for this", cure))
-        return Exit.MISSING
+    if (lack := shortage(error)) is not None:
+        tell(lack)
+        return lack.code
     if isinstance(error, ImportError) and not (error.name or "steadycast").startswith("steadycast"):
         cure = "install it again; `steadycast doctor` shows what is installed"
         tell(MissingError(str(error.name), f"can't be loaded ({error})", cure))
@@ -523,22 +528,35 @@ _MOST_SEEDS = 100_000
 """The largest number of seeds in a list. A much longer list would not fit into memory."""
 
 
-def seed_range(text: str) -> range:
-    """Parse a range of seeds, for example `1-5`, or a single seed, for example `3`."""
+def seed_list(text: str) -> tuple[int, ...]:
+    """Parse a range of seeds, for example `1-5`, or a single seed, or a list of both, for example `1,3,7-9`."""
+    ranges = [_seed_range(part, text) for part in text.split(",")]
+    if (count := sum(map(len, ranges))) > _MOST_SEEDS:
+        many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
+        raise UserError(f"--seeds {text:.60}", many, "give fewer seeds in each of several calls")
+    return tuple(dict.fromkeys(seed for each in ranges for seed in each))
+
+
+def _seed_range(part: str, text: str) -> range:
+    """Parse a range of seeds or a single seed. It is a ``part`` of the option's value ``text``."""
     from steadycast.loading import SEED_MOST
 
-    first, dash, last = text.partition("-")
-    if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
+    first, dash, last = part.strip().partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash) and len(part) < 40:
         seeds = range(int(first), int(last or first) + 1)
         count = seeds.stop - seeds.start
         if count > 0 and seeds[-1] > SEED_MOST:
-            raise UserError(f"--seeds {text}", f"{seeds[-1]} is too large", f"take {SEED_MOST} or less")
+            raise UserError(f"--seeds {text:.60}", f"{seeds[-1]} is too large", f"take {SEED_MOST} or less")
         if 0 < count <= _MOST_SEEDS:
             return seeds
         if count > 0:
             many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
-            raise UserError(f"--seeds {text}", many, f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}")
-    raise UserError(f"--seeds {text:.60}", "this is not a range", "write for example --seeds 1-5")
+            remedy = f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}"
+            raise UserError(f"--seeds {text:.60}", many, remedy)
+    wrong = "this is" if part == text else f'"{part.strip():.40}" is'
+    raise UserError(
+        f"--seeds {text:.60}", f"{wrong} not a range", "write for example --seeds 1-5 or --seeds 1,3,5"
+    )
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:

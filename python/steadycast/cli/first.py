@@ -55,7 +55,7 @@ def run(
         if seeds is not None:
             raise UserError("--save-video", "--seeds is given as well", "run one seed: --seed N")
         base.module("steadycast.received").checked(video)
-    many = base.seed_range(seeds) if seeds is not None else None
+    many = base.seed_list(seeds) if seeds is not None else None
     file = scenario_at(file)
     sets = base.changes(sets, clip, network)
     if video is not None:

@@ -176,7 +176,7 @@ def reproduce(
     try:
         _laboratory().main(
             ids or (),
-            base.seed_range(seeds) if seeds else (),
+            base.seed_list(seeds) if seeds else (),
             out,
             clip or (),
             emulated=emulated,

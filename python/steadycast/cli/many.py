@@ -113,7 +113,7 @@ def sweep(
                 file,
                 dict(axes),
                 table=design,
-                seeds=base.seed_range(seeds) if seeds is not None else None,
+                seeds=base.seed_list(seeds) if seeds is not None else None,
                 set=sets,
                 jobs=jobs,
                 pixels=pixels,
@@ -266,7 +266,7 @@ def _experiment(
 ) -> None:
     experiments = base.module("steadycast.experiment")
     with base.interruptible():
-        given = None if seeds is None else base.seed_range(seeds)
+        given = None if seeds is None else base.seed_list(seeds)
         done = experiments.run_experiment(file, seeds=given, **chosen)
     if as_json:
         base.print_json(done.json())

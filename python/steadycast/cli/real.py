@@ -130,7 +130,7 @@ def agree(
     file = scenario_at(file)
     with base.interruptible(), Terminal() as progress:
         found = base.module("steadycast.world_agreement").agree(
-            file, seeds=base.seed_range(seeds), set=sets or (), out=out, force=force, progress=progress
+            file, seeds=base.seed_list(seeds), set=sets or (), out=out, force=force, progress=progress
         )
     if as_json:
         base.print_json(found.json())
