@@ -66,7 +66,7 @@ def test_without_pixels_the_remedy_for_a_figure_of_pictures_is_to_measure_them(
     done: sc.Sweep, figure: str, receiver: str
 ) -> None:
     path = f"flows.video.receivers.{receiver}.{figure}"
-    with pytest.raises(sc.UserError, match="did not measure their pictures; add --pixels"):
+    with pytest.raises(sc.UserError, match="did not measure their pictures; add pixels=True"):
         done.points(path)
     with pytest.raises(sc.UserError, match="experiments do not measure pictures"):
         Formula.read(f"mean({path})", "here").check(["flows.video.receivers.video.dst1.frames.ok"], "here")

@@ -233,10 +233,10 @@ def test_a_folder_of_another_version_file_or_axis_is_refused(
     other.write_text(SMALL)
     refused("it holds a sweep of small.toml, not of other.toml", other)
     refused("it varies .*, not flow.video.controller", over={CONTROLLER: ["asmp"]})
-    refused("small.toml or its --set was another", set=["duration=4s"])
-    refused("its runs were made without --pixels", pixels=True)
+    refused("small.toml or its set was another", set=["duration=4s"])
+    refused("its runs were made without pixels=True", pixels=True)
     small.write_text(SMALL.replace("10ms", "20ms"))
-    refused("small.toml or its --set was another")
+    refused("small.toml or its set was another")
     small.write_text(SMALL)
     plan = whole.folder / "plan.json"
     plan.write_text(plan.read_text().replace('"steadycast ', '"steadycast 9'))

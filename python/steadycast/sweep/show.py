@@ -18,6 +18,7 @@ from steadycast import record, style, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
 from steadycast.folder import Json, spread, write_json
+from steadycast.hints import named
 from steadycast.lazy_import import pl
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
@@ -65,9 +66,8 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
     if found:
         return found
     if record.needs_pictures(metric) and not any(map(record.needs_pictures, names)):
-        remedy = (
-            "add --pixels (pixels=True in Python), and --force if the folder has results without pictures"
-        )
+        pixels, force = named("--pixels", "pixels=True"), named("--force", "force=True")
+        remedy = f"add {pixels}, and {force} if the folder has results without pictures"
         raise UserError(f"--metric {metric}", "the runs did not measure their pictures", remedy)
     near = [name for name in names if metric in name] or names
     raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, near, cutoff=0.4))
