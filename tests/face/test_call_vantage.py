@@ -85,17 +85,7 @@ def captured(
 ) -> Path:
     """Write a capture that was made ``before_s`` seconds (one way) before the receiver."""
     place.mkdir(exist_ok=True)
-    frame = framed(way)
-    at_sender = before_s == one_way_s
-    found: list[tuple[float, bytes]] = []
-    for ident, one in enumerate(sent):
-        at = one.left if at_sender else None if one.arrived is None else one.arrived - before_s
-        if at is not None:
-            found.append((at, frame(ip(rtp(one, way), False, way, 40_000, ident)[0])))
-    for at, is_back, packet in rtcp(sent, one_way_s, is_complete):
-        seen = at + (before_s if is_back else one_way_s - before_s)
-        found.append((seen, frame(ip(packet, is_back, way, 40_000, 9)[0])))
-    return written(place, way, sorted(found))
+    return written(place, way, recorded(sent, way, one_way_s, before_s, is_complete))
 
 
 def with_clock_set(found: list[tuple[float, bytes]], at_s: float, by_s: float) -> list[tuple[float, bytes]]:
@@ -191,7 +181,7 @@ def test_a_capture_that_its_reports_show_at_the_receiver_lacks_departures_and_no
 ) -> None:
     sent = sent_over(rate_bps, loss, one_way_s, link_bps)
     file = captured(tmp_path, sent, FED, one_way_s, 0.0)
-    with pytest.raises(UserError, match="nothing in it says when packets left") as told:
+    with pytest.raises(UserError, match=r"nothing in it says when packets left") as told:
         call.read(file, controllers=[])
     assert "no header extension advances as abs-send-time does" in told.value.problem
     assert "reports" not in told.value.problem
@@ -207,6 +197,95 @@ def test_a_capture_without_a_queue_whose_reports_do_not_show_its_place_is_refuse
     with pytest.raises(UserError, match="may have been made where packets arrived") as told:
         call.read(written(tmp_path, FED, sorted(found)), controllers=[])
     assert "--side sender" in told.value.remedy
+
+
+def recorded(
+    sent: list[Sent], way: Way, one_way_s: float, before_s: float, is_complete: bool, dlsr: int | None = None
+) -> list[tuple[float, bytes]]:
+    """Return the records of `captured`. ``dlsr`` replaces the DLSR of all receiver reports."""
+    frame = framed(way)
+    at_sender = before_s == one_way_s
+    found: list[tuple[float, bytes]] = []
+    for ident, one in enumerate(sent):
+        at = one.left if at_sender else None if one.arrived is None else one.arrived - before_s
+        if at is not None:
+            found.append((at, frame(ip(rtp(one, way), False, way, 40_000, ident)[0])))
+    for at, is_back, packet in rtcp(sent, one_way_s, is_complete):
+        if dlsr is not None and packet[1] == 201:
+            packet = packet[:-4] + struct.pack("!I", dlsr)
+        seen = at + (before_s if is_back else one_way_s - before_s)
+        found.append((seen, frame(ip(packet, is_back, way, 40_000, 9)[0])))
+    return sorted(found)
+
+
+SETS_S = [0.02, 0.05, 0.2, 0.24, -0.03, -0.06, -0.2, 0.9, 3.0, -3.0]
+"""Seconds by which a capture's clock is set."""
+
+
+@pytest.mark.parametrize("at_s", [3.0, 3.6, 6.7])
+@pytest.mark.parametrize("by_s", SETS_S)
+@pytest.mark.parametrize("stamps", ["all", "none"])
+def test_a_sender_s_capture_whose_clock_was_set_is_not_the_receiver_s(
+    tmp_path: Path, stamps: str, by_s: float, at_s: float
+) -> None:
+    # A receiver report is 0.31 s after its sender report, with 0.25 s of it in the receiver. Each clock step is
+    # somewhere within this time, or between two such pairs.
+    for is_complete, link_bps in itertools.product((True, False), (None, 1.5e6)):
+        way = Way(side="sender", reports="feedback" if is_complete else "sums", stamps=stamps)
+        sent = sent_over(1e6, 0.02, 0.03, link_bps)
+        found = with_clock_set(recorded(sent, way, 0.03, 0.03, is_complete), at_s, by_s)
+        place = tmp_path / f"{is_complete}-{link_bps}"
+        place.mkdir()
+        file = written(place, way, found)
+        if not is_complete:
+            with pytest.raises(
+                UserError, match=r"nothing in it says (when they arrived|both when)|agree to a milli"
+            ) as told:
+                call.read(file, controllers=[])
+            assert told.value.remedy
+            continue
+        read = call.read(file, controllers=[])["seen"]
+        assert read["lost_frac"] == pytest.approx(
+            sum(one.arrived is None for one in sent) / len(sent), abs=0.002
+        )
+        assert not any("arrivals are the record's own" in note for note in read["notes"])
+        # Some steps below 50 ms stay in the delays.
+        assert (read["delay_p95_ms"] > 10) == (link_bps is not None) or abs(by_s) < 0.05
+
+
+@pytest.mark.parametrize("reports", ["feedback", "sums"])
+@pytest.mark.parametrize("stamps", ["all", "none"])
+@pytest.mark.parametrize("link_bps", [None, 1.5e6])
+def test_receiver_reports_without_a_dlsr_show_no_place(
+    tmp_path: Path, link_bps: float | None, stamps: str, reports: str
+) -> None:
+    way = Way(side="receiver", reports=reports, stamps=stamps)
+    sent = sent_over(1e6, 0.02, 0.03, link_bps)
+    file = written(tmp_path, way, recorded(sent, way, 0.03, 0.0, reports == "feedback", 0))
+    if stamps == "all" and (link_bps is not None or reports == "feedback"):
+        notes = call.read(file, controllers=[])["seen"]["notes"]
+        assert not any("before the receiver" in note for note in notes)
+        if reports == "sums":
+            assert any("nothing in it shows where it was made" in note for note in notes)
+            at_receiver = call.read(file, controllers=[], side="receiver")["seen"]["notes"]
+            assert not any("where it was made" in note for note in at_receiver)
+    else:
+        with pytest.raises(UserError) as told:
+            call.read(file, controllers=[])
+        assert "before the receiver" not in told.value.problem
+        # Where an option decides, the remedy names it.
+        if stamps == "all" or reports == "feedback":
+            assert "--side" in told.value.remedy
+
+
+def test_reports_that_show_a_distance_to_the_receiver_show_that_packets_did_not_arrive_here(
+    tmp_path: Path,
+) -> None:
+    sent = sent_over(1e6, 0.05, 0.03)
+    file = written(tmp_path, FED, recorded(sent, FED, 0.03, 0.03, True))
+    read = call.read(file, controllers=[])["seen"]
+    assert read["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+    assert any("packets left as captured" in note for note in read["notes"])
 
 
 ORDER = "the first recording was made at the receiver, or the second one at the sender"

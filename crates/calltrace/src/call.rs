@@ -354,6 +354,12 @@ impl Direction {
                      not in it",
                     receiver.as_millis_f64()
                 ));
+            } else if !is_at_receiver {
+                notes.push(
+                    "nothing in it shows where it was made: what happened behind the capture is not in it, unless it \
+                     was made at the receiver (say --side receiver then)"
+                        .to_owned(),
+                );
             }
             DepartureClock::Stamps
         };
@@ -566,7 +572,8 @@ impl Direction {
         // queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
-        if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
+        let may_be_at_receiver = !matches!(self.vantage, Vantage::Before { .. });
+        if by_stamp.is_empty() && may_be_at_receiver && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
                 "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
                  arrived, and then nothing says when they left"

@@ -36,6 +36,8 @@ const MOST_REQUESTS: usize = 100_000;
 /// If the round trip between the capture and a host is at most this long, the capture was made at this host, unless the
 /// other host is near too.
 const LOCAL_RTT: Span = Span::millis(2);
+/// Error of a measured round trip, in nanoseconds. It is due to the resolutions of DLSR and of the capture's times.
+const LEAST_ERROR_NS: i64 = 1_000_000;
 
 struct Fragments {
     last: Time,
@@ -72,9 +74,40 @@ struct Capture {
     dropped: u64,
     send_time_id: Option<u8>,
     /// When each unanswered STUN request was sent and to which host. The key is the transaction ID.
-    requests: BTreeMap<[u8; 12], (Time, IpAddr)>,
-    /// Shortest time from a STUN request to its answer, for each host that answered.
-    distances: BTreeMap<IpAddr, Span>,
+    requests: BTreeMap<[u8; 12], (Sighting, IpAddr)>,
+    /// The hosts that answered STUN requests. For each request, when it and its answer were recorded.
+    answers: BTreeMap<IpAddr, Vec<(Sighting, Sighting)>>,
+}
+
+/// When a packet was recorded, and the number of its record in the file.
+#[derive(Clone, Copy)]
+struct Sighting {
+    place: usize,
+    at: Time,
+}
+
+/// Round trips between the capture and a host.
+///
+/// A single round trip is wrong if the capture's clock was set within it. So the place follows from the median.
+struct RoundTrips {
+    lower_quartile: Span,
+    median: Span,
+}
+
+impl RoundTrips {
+    /// Returns the quartiles of round trips, which are in nanoseconds. Returns `None` if no round trip is possible.
+    fn of(mut trips: Vec<i64>) -> Option<Self> {
+        // A time less than zero is no round trip: the capture's clock was set within it, or the host counted wrongly.
+        trips.retain(|trip| *trip > -LEAST_ERROR_NS);
+        trips.sort_unstable();
+        let span = |index: usize| trips.get(index).map(|trip| Span::nanos(trip.max(&0).unsigned_abs()));
+        Some(Self { lower_quartile: span(trips.len() / 4)?, median: span(trips.len() / 2)? })
+    }
+
+    /// Whether the capture was made at the host, or near it.
+    fn is_local(&self) -> bool {
+        self.median <= LOCAL_RTT
+    }
 }
 
 /// Reads one direction of a capture. This is the direction with the SSRC `options.stream`, or the only direction.
@@ -111,7 +144,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     }
     let chosen = chosen(&flows, options.stream)?;
     note_left_out(&flows, chosen, options.stream, &mut notes);
-    direction(flows.swap_remove(chosen), &capture, options, notes)
+    direction(flows.swap_remove(chosen), capture, options, notes)
 }
 
 /// Advice for a user whose capture has a stream that restarted with the same SSRC.
@@ -179,19 +212,19 @@ fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut
 /// Removes steps of the capture's clock, and collects the RTCP reports on the packets.
 fn direction(
     mut flow: Flow,
-    capture: &Capture,
+    mut capture: Capture,
     options: Options,
     mut notes: Vec<String>,
 ) -> Result<Recording, Problem> {
     flow.note(&mut notes);
-    let mut reports = capture.reports_on(&flow);
     let mut unread = capture.unread_beside(&flow);
     let (mut set_at, mut set_by) = (Vec::new(), Vec::new());
     for step in flow.clock_steps(&capture.times) {
         let moved = |at: &mut Time| *at = Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
-        let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
-        let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
+        let rtcp = capture.rtcp.iter_mut().map(|one| (one.place, &mut one.at));
+        let answers = capture.answers.values_mut().flatten().flat_map(|(asked, answered)| [asked, answered]);
+        let rest = unread.iter_mut().map(|one| (one.0, &mut one.1)).chain(answers.map(|one| (one.place, &mut one.at)));
         // The clock was set at the step, so move the times of all later records.
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
@@ -199,6 +232,7 @@ fn direction(
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
+    let reports = capture.reports_on(&flow);
     // Records may be out of order, for example after a merge. Their times are still correct, so sort by time.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
@@ -236,7 +270,7 @@ fn direction(
             times: unread.into_iter().map(|one| one.1).collect(),
             untimed: capture.untimed.clone(),
             unplaced,
-            silences: clock::silences(&times_of(capture, &times), clock::LEAST_SILENCE, clock::SILENCE_INTERVALS),
+            silences: clock::silences(&times_of(&capture, &times), clock::LEAST_SILENCE, clock::SILENCE_INTERVALS),
         },
         every: every.max(Span::micros(1)),
         batches,
@@ -425,16 +459,15 @@ impl Capture {
 
     /// Measures the round trip to a host by STUN requests and answers, which are not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
+        let seen = Sighting { place: self.records, at };
         match stun(found.payload) {
             // Limit the memory for requests that are never answered.
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
-                self.requests.entry(id).or_insert((at, found.to.0));
+                self.requests.entry(id).or_insert((seen, found.to.0));
             }
             Some((id, true)) => {
                 if let Some((asked, host)) = self.requests.remove(&id).filter(|one| one.1 == found.from.0) {
-                    let trip = at.since(asked);
-                    // Keep the shortest round trip, because it has the least queueing.
-                    self.distances.entry(host).and_modify(|least| *least = trip.min(*least)).or_insert(trip);
+                    self.answers.entry(host).or_default().push((asked, seen));
                 }
             }
             _ => {}
@@ -538,28 +571,32 @@ impl Capture {
         if directions.len() * 2 > flow.packets.len() && outgoing == directions.len() {
             return Vantage::Sender;
         }
-        let nearest = |hosts: &dyn Fn(&(Endpoint, Endpoint)) -> IpAddr| {
-            flow.endpoints.iter().filter_map(|ends| self.distances.get(&hosts(ends)).copied()).min()
+        let by_stun = |hosts: &dyn Fn(&(Endpoint, Endpoint)) -> IpAddr| -> Vec<i64> {
+            let hosts: BTreeSet<IpAddr> = flow.endpoints.iter().map(hosts).collect();
+            let answers = hosts.iter().filter_map(|host| self.answers.get(host)).flatten();
+            answers.map(|(asked, answered)| nanos_between(asked.at, answered.at)).collect()
         };
-        let to_sender = nearest(&|ends| ends.0.0);
-        let mut to_receiver = nearest(&|ends| ends.1.0);
-        if let Some(trip) = self.by_sender_reports(flow, reports) {
-            to_receiver = Some(to_receiver.map_or(trip, |least| least.min(trip)));
-        }
-        match (to_sender, to_receiver) {
+        let to_sender = RoundTrips::of(by_stun(&|ends| ends.0.0));
+        let mut to_receiver = by_stun(&|ends| ends.1.0);
+        to_receiver.extend(self.by_sender_reports(flow, reports));
+        match (to_sender, RoundTrips::of(to_receiver)) {
             // If both hosts are near, the round trips do not show where the capture was made.
-            (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= LOCAL_RTT => Vantage::Sender,
-            (sender, Some(receiver)) if receiver <= LOCAL_RTT && sender.is_none_or(|sender| receiver * 4 < sender) => {
+            (Some(sender), Some(receiver)) if sender.is_local() && sender.median * 4 < receiver.median => {
+                Vantage::Sender
+            }
+            (sender, Some(receiver))
+                if receiver.is_local() && sender.as_ref().is_none_or(|sender| receiver.median * 4 < sender.median) =>
+            {
                 Vantage::Receiver
             }
-            (_, Some(receiver)) if receiver > LOCAL_RTT => Vantage::Before { receiver },
+            (_, Some(receiver)) if !receiver.is_local() => Vantage::Before { receiver: receiver.lower_quartile },
             _ => Vantage::Unknown,
         }
     }
 
-    /// Returns the shortest round trip to the receiver. It is measured from sender reports to the receiver's answers
-    /// (LSR and DLSR, RFC 3550, section 6.4.1).
-    fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
+    /// Returns round trips to the receiver in nanoseconds. They are measured from sender reports to the receiver's
+    /// answers (LSR and DLSR, RFC 3550, section 6.4.1).
+    fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vec<i64> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
         let goes_there =
             |one: &&CapturedRtcp| flow.endpoints.iter().any(|(from, to)| one.from.0 == from.0 && one.to.0 == to.0);
@@ -578,14 +615,19 @@ impl Capture {
                 _ => Vec::new(),
             });
             let sent = &sent;
-            blocks.filter(|block| block.lsr != 0).filter_map(move |block| {
-                let since = one.at.since(*sent.get(&block.lsr)?);
-                let held = Span::nanos(u64::from(block.dlsr) * 1_000_000_000 / 65_536);
-                Some(Span::nanos(since.as_nanos().saturating_sub(held.as_nanos())))
+            // A DLSR of zero means that the receiver has received no sender report, or that it does not measure DLSR.
+            // The time since the sender report is then no round trip.
+            blocks.filter(|block| block.lsr != 0 && block.dlsr != 0).filter_map(move |block| {
+                let held = i64::from(block.dlsr) * 1_000_000_000 / 65_536;
+                Some(nanos_between(*sent.get(&block.lsr)?, one.at) - held)
             })
         });
-        trips.min()
+        trips.collect()
     }
+}
+
+fn nanos_between(from: Time, to: Time) -> i64 {
+    to.as_nanos() as i64 - from.as_nanos() as i64
 }
 
 /// Returns a note that lists how many records were skipped and why. Returns `None` if no record was skipped.

@@ -127,6 +127,10 @@ fn lasts(part: &[(i64, i64)]) -> bool {
 
 /// Returns how much the delays vary within five seconds, in nanoseconds. This is the largest difference between the 5th
 /// and the 95th percentile in any window of five seconds. Returns `None` if no window has enough packets.
+///
+/// A window may contain a step of a clock, which does not count as a variation. The largest change between two packets
+/// may be this step. So the smaller value counts: the difference in the window, or in the parts before and after this
+/// change.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
@@ -135,12 +139,19 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     let begin = sorted.first().map_or(0, |point| point.0);
     let windows = sorted.chunk_by(|a, b| (a.0 - begin) / WINDOW_NS == (b.0 - begin) / WINDOW_NS);
     let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
-        let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
-        delays.sort_unstable();
-        // These percentiles ignore single late packets.
-        delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
+        let step = (1..window.len()).max_by_key(|&k| (window[k].1 - window[k - 1].1).abs()).unwrap_or_default();
+        let (before, after) = window.split_at(step);
+        width(window).min(width(before).max(width(after)))
     });
     widths.max()
+}
+
+/// Returns the difference between the 5th and the 95th percentile of the delays, which ignore single late packets.
+fn width(points: &[(i64, i64)]) -> i64 {
+    let mut delays: Vec<i64> = points.iter().map(|point| point.1).collect();
+    delays.sort_unstable();
+    let at = |percent: usize| delays.get(delays.len() * percent / 100).copied().unwrap_or_default();
+    at(95) - at(5)
 }
 
 /// Returns the periods in which nothing was recorded: beginning and end. Each is at least as long as `least`, and as
@@ -186,6 +197,23 @@ mod tests {
                 // if an interval is at most 263 ms.
                 let known = packets >= 20 && 19 * every_ms < 5_000;
                 assert_eq!(spread(&points).is_some(), known, "{packets} packets, one each {every_ms} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_is_no_spread_and_a_queue_is_one_beside_it() {
+        // Send one packet every 10 ms for 20 s.
+        let record = |delay: &dyn Fn(i64) -> i64| -> Vec<(i64, i64)> {
+            (0..2000).map(|k| (k * 10_000_000, delay(k) * 1_000_000)).collect()
+        };
+        for by in [-900, -30, 2, 30, 200] {
+            for at in [100, 250, 499, 500, 1_234] {
+                let step = |k: i64| if k >= at { by } else { 0 };
+                assert_eq!(spread(&record(&step)), Some(0), "{by} ms at {at}");
+                let burst = |k: i64| if (700..760).contains(&k) { 60 - (k - 700) } else { 0 };
+                let queue = spread(&record(&|k| step(k) + burst(k)));
+                assert!(queue >= Some(20_000_000), "{by} ms at {at}: {queue:?}");
             }
         }
     }
