@@ -259,14 +259,15 @@ def _facts(record: Record, viewer: Viewer, flow: str, receiver: str, slots: rang
     rows = record.frames.where(viewer.rows)
     rows = rows.where((rows["display"] >= slots.start) & (rows["display"] < slots.stop))
     last = float(1 / viewer.ladder.table.fps)
+    fates = {fate: rows.are("fate", fate) for fate in ("ok", "late", "lost", "undecodable")}
+    # The core's fate of a frame that the sender skipped is "lost", too. Only its packets were never sent.
+    skipped = np.isnan(rows["sent_s"])
+    fates |= {"lost": fates["lost"] & ~skipped, "skipped": fates["lost"] & skipped}
     return {
         "flow": flow,
         "receiver": receiver,
         "from_s": round(float(rows["pts_s"].min()), 3),
         "to_s": round(float(rows["pts_s"].max()) + last, 3),
         "slots": len(slots),
-        "frames": {
-            fate: int(np.count_nonzero(rows.are("fate", fate)))
-            for fate in ("ok", "late", "lost", "undecodable")
-        },
+        "frames": {fate: int(np.count_nonzero(those)) for fate, those in fates.items()},
     }

@@ -49,7 +49,9 @@ FILM: Shape = Object(
     {
         **dict.fromkeys(("flow", "receiver"), TEXT),
         **dict.fromkeys(("from_s", "to_s", "slots"), NUMBER),
-        "frames": Object(dict.fromkeys(("ok", "late", "lost", "undecodable"), NUMBER), frozenset({"ok"})),
+        "frames": Object(
+            dict.fromkeys(("ok", "late", "lost", "skipped", "undecodable"), NUMBER), frozenset({"ok"})
+        ),
     },
     frozenset({"flow", "receiver", "from_s", "to_s", "slots", "frames"}),
 )

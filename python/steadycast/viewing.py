@@ -34,7 +34,10 @@ In the summary, these figures are below several keys of a receiver. The list has
 
 
 FRAMES = tuple(
-    ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
+    [
+        *("flow", "node", "frame", "display", "pts_s", "ready_s"),
+        *("sent_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"),
+    ]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
 """Columns of the table `missing`. `FRAMES` are columns of the table `frames`."""

@@ -11,6 +11,10 @@ const RECENT_PICTURES: usize = 30;
 /// Minimum time by which a freeze exceeds the mean display duration.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
+/// With fewer pictures, no picture can be a freeze by the definition. A picture that is shown for three times the mean
+/// duration of three pictures would be shown for the duration of all three.
+const LEAST_PICTURES: u64 = 4;
+
 /// Counts the freezes of a video, and measures how long they last.
 ///
 /// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms). `avg` is the mean duration of the last 30
@@ -32,6 +36,8 @@ pub struct Freezes {
     pub stills: u64,
     /// The time from the first picture to the end.
     pub shown: Span,
+    /// The number of pictures.
+    pub pictures: u64,
 }
 
 impl Freezes {
@@ -71,6 +77,7 @@ impl Freezes {
         }
         self.stills += u64::from(slots > 1);
         self.shown += span;
+        self.pictures += 1;
         self.squares_ns2 += u128::from(span.as_nanos()) * u128::from(span.as_nanos());
         frozen
     }
@@ -80,15 +87,16 @@ impl Freezes {
         (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }
 
-    /// Writes the counts as a receiver's figures.
+    /// Writes the counts as a receiver's figures. They are unknown if there are fewer than [`LEAST_PICTURES`] pictures.
     pub fn figures(&self, into: &mut Figures) {
-        let shown = Some(self.shown.as_secs_f64()).filter(|s| *s > 0.0);
-        into.put(&receiver::FREEZE_COUNT, self.count);
-        into.put_span(&receiver::FREEZE_S, Some(self.time));
+        let is_known = self.pictures >= LEAST_PICTURES;
+        let shown = Some(self.shown.as_secs_f64()).filter(|s| is_known && *s > 0.0);
+        into.put(&receiver::FREEZE_COUNT, is_known.then_some(self.count));
+        into.put_span(&receiver::FREEZE_S, is_known.then_some(self.time));
         into.put(&receiver::FREEZES_PER_MIN, shown.map(|s| self.count as f64 * 60.0 / s));
         into.put(&receiver::FROZEN_FRAC, shown.map(|s| self.time.as_secs_f64() / s));
-        into.put_span(&receiver::LONGEST_FREEZE, Some(self.longest));
-        into.put(&receiver::FROZEN_AT_END, self.at_end);
+        into.put_span(&receiver::LONGEST_FREEZE, is_known.then_some(self.longest));
+        into.put(&receiver::FROZEN_AT_END, is_known.then_some(self.at_end));
         into.put(&receiver::STILLS, self.stills);
     }
 }
@@ -129,6 +137,29 @@ mod tests {
         assert_eq!((steady.count, steady.stills), (0, 100));
         assert_eq!(even([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
         assert_eq!(even([false; 100], Span::millis(40)), Freezes::default(), "blank is not frozen");
+    }
+
+    #[test]
+    fn freezes_are_unknown_with_pictures_so_few_that_none_can_be_a_freeze() {
+        for shown in 0..6_u64 {
+            // The pictures follow each other at once, and the last one stays for an hour.
+            let slots = std::iter::repeat_n(true, shown as usize).chain(std::iter::repeat_n(false, 90_000));
+            let freezes = even(slots, Span::millis(40));
+            let mut figures = Figures::new(receiver::FREEZE_COUNT.of);
+            freezes.figures(&mut figures);
+            let known = shown >= LEAST_PICTURES;
+            for figure in
+                [&receiver::FREEZE_COUNT, &receiver::FREEZE_S, &receiver::FROZEN_FRAC, &receiver::LONGEST_FREEZE]
+            {
+                assert_eq!(
+                    figures.get(figure).is_some_and(|value| !value.is_null()),
+                    known,
+                    "{} of {shown} pictures",
+                    figure.key
+                );
+            }
+            assert_eq!(freezes.count, u64::from(known), "{shown} pictures");
+        }
     }
 
     #[test]

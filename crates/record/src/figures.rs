@@ -272,7 +272,8 @@ figures! {
             .when(When::Frames).higher();
         HARMONIC_FPS = figure("harmonic_fps", Number, "A frame rate that long pictures lower most: the total time of \
             all pictures, divided by the sum of the squares of their durations.").when(When::Frames).higher();
-        FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never arrived.")
+        FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never arrived, with the frames that the \
+            sender skipped.")
             .when(When::Frames).lower().shown("lost", &[(Receivers, "")]);
         FRAMES_LATE = figure("frames.late", Count, "Frames that were complete only after their display time.")
             .when(When::Frames).lower().shown("late", &[(Receivers, "")]);

@@ -84,8 +84,9 @@ def _fates(facts: Json) -> str:
         for fate, words in (
             ("late", "came late"),
             ("lost", "were lost"),
+            ("skipped", "were skipped by the sender"),
             ("undecodable", "lacked another one"),
         )
-        if frames[fate]
+        if frames.get(fate)
     ]
     return ", ".join(told)
