@@ -144,20 +144,22 @@ impl FlowKeys {
             "flow": [flow],
         });
         let read = Document::from_json(&scenario, Path::new("live.toml")).and_then(Document::check);
-        read.map_err(|problems| problems.0.into_iter().next().map_or_else(no_video, |p| typed(p).into()))
+        read.map_err(|problems| problems.0.into_iter().next().map_or_else(no_video, |p| self.typed(p).into()))
     }
-}
 
-/// Rewrites a problem that refers to parts of the scenario. The user of a live session has not written a scenario.
-fn typed(problem: Problem) -> Problem {
-    if problem.key.rsplit('.').next() != Some("packet") {
-        return problem;
+    /// Rewrites a problem with the size of packets. The user of a live session has not written a scenario, and its
+    /// problem would name a link.
+    fn typed(&self, problem: Problem) -> Problem {
+        if problem.key.rsplit('.').next() != Some("packet") {
+            return problem;
+        }
+        let packet: Option<Bytes> = self.0.get("packet").and_then(|size| size.as_str()?.parse().ok());
+        let what = match packet.filter(|packet| *packet > MTU) {
+            Some(packet) => format!("a packet of {packet} does not fit into Ethernet's MTU of {MTU}"),
+            None => problem.what,
+        };
+        Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
     }
-    let what = match problem.what.split_once(" through link ") {
-        Some((too_large, _)) => format!("{too_large} into Ethernet's MTU of {MTU}"),
-        None => problem.what,
-    };
-    Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
 }
 
 /// Returns the scenario of a session that has ended, with the `receivers` that have reported. `checked` is the scenario
