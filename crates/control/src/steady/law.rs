@@ -4,7 +4,7 @@ use super::compete::{CUBIC_BETA, CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS, WINDOW
 use super::delay::DelayLaw;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::scalable::ScalableLaw;
-use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, Signals};
+use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, POLICER_QUEUE_MAX, Signals};
 use super::trains::TrainSchedule;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier};
 use super::{Config, RATE_MIN};
@@ -45,8 +45,6 @@ const COMPETE_END_SHARE: f64 = 0.85;
 
 // Constants for a policer, which drops packets although there is no queue.
 
-/// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it.
-const POLICER_QUEUE_MAX: f64 = 0.020;
 /// Minimum duration over which the receive rate is measured behind a policer, in seconds.
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
 /// The rate behind a policer, as a fraction of the receive rate.
@@ -333,7 +331,10 @@ impl Law {
         // Count only packets that were sent after the last cut. Earlier losses do not show that the lower rate is too
         // high.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
-        let (packets, share, runs) = signals.loss_shares(now, since_cut);
+        let (packets, share, _) = signals.loss_shares(now, since_cut);
+        // A short queue that overflows may lose as many packets as a policer. START sends up to twice what the path
+        // carries, and often overflows such a queue.
+        let runs = signals.unqueued_loss_share(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
         self.trial =
             self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.evaluate_trial(input, trial));
@@ -380,13 +381,13 @@ impl Law {
     /// Evaluates a trial. Returns the trial if its result is still open, or `None` if it is complete. If the losses
     /// have ended, a policer caused them. If they continue, they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
-        let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
+        let FeedbackSummary { arrived, lost, unqueued_loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
             // Do not count this report, because its packets were sent before the cut.
             return Some(trial);
         }
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
-        let trial = PolicerTrial { packets, lost: (trial.lost + loss_runs).saturating_sub(spurious), ..trial };
+        let trial = PolicerTrial { packets, lost: (trial.lost + unqueued_loss_runs).saturating_sub(spurious), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
         if LossClassifier::is_less(trial.packets, share, trial.share) {
             self.losses.set_policed(input.now, trial.received);

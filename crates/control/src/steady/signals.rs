@@ -63,6 +63,10 @@ const PATH_SILENCE_MIN: f64 = 0.040;
 /// waited during the silence arrive in a burst.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
+/// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it. The queue of ten packets at 20
+/// Mb/s is longer.
+pub(super) const POLICER_QUEUE_MAX: f64 = 0.004;
+
 /// A packet with at least this queueing delay, in seconds, has waited in a queue. A shorter delay may be noise of the
 /// clocks.
 const WAITED_DELAY_MIN: f64 = 0.003;
@@ -165,6 +169,8 @@ pub(super) struct FeedbackSummary {
     pub(super) lost: u32,
     /// Number of losses. Consecutive losses count once.
     pub(super) loss_runs: u32,
+    /// Number of these losses that met no queue. A policer causes such losses.
+    pub(super) unqueued_loss_runs: u32,
     /// Number of packets that have arrived although they had been declared lost.
     pub(super) spurious: u32,
     pub(super) loss: Option<Loss>,
@@ -175,12 +181,13 @@ pub(super) struct FeedbackSummary {
     pub(super) trains: Vec<Train>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct ReportCounts {
     at: f64,
     arrived: u32,
     lost: u32,
     loss_runs: u32,
+    unqueued_loss_runs: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -354,8 +361,8 @@ impl Signals {
             self.reorder_window *= libm::exp2((last.at - now) / REORDER_WINDOW_HALF_LIFE);
         }
         self.detect_losses(&mut summary);
-        let counts =
-            ReportCounts { at: now, arrived: summary.arrived, lost: summary.lost, loss_runs: summary.loss_runs };
+        let FeedbackSummary { arrived, lost, loss_runs, unqueued_loss_runs, .. } = summary;
+        let counts = ReportCounts { at: now, arrived, lost, loss_runs, unqueued_loss_runs };
         self.reports.push_back(counts);
         self.rates.push_back((now, rate));
         drop_old(&mut self.reports, |report| report.at < now - REPORT_HISTORY);
@@ -386,6 +393,7 @@ impl Signals {
         if let Some(report) = self.reports.iter_mut().rev().find(|report| report.lost > 0) {
             report.lost -= 1;
             report.loss_runs = report.loss_runs.min(report.lost);
+            report.unqueued_loss_runs = report.unqueued_loss_runs.min(report.loss_runs);
         }
         Some(packet)
     }
@@ -401,10 +409,13 @@ impl Signals {
             packet.unknown = false;
             let sent = packet.sent;
             let before = index.checked_sub(1).and_then(|index| self.lost.get(index));
-            summary.loss_runs += u32::from(before.is_none_or(|last| last.unknown || last.number + 1 != number));
+            let is_new_run = before.is_none_or(|last| last.unknown || last.number + 1 != number);
+            let delay = self.last_delay.unwrap_or(self.base);
+            summary.loss_runs += u32::from(is_new_run);
+            summary.unqueued_loss_runs += u32::from(is_new_run && delay - self.base <= POLICER_QUEUE_MAX);
             summary.lost += 1;
             let newest = summary.loss.filter(|loss| loss.sent > sent);
-            summary.loss = newest.or_else(|| Some(self.loss_at(sent, self.last_delay.unwrap_or(self.base))));
+            summary.loss = newest.or_else(|| Some(self.loss_at(sent, delay)));
         }
     }
 
@@ -553,10 +564,13 @@ impl Signals {
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
+                    let delay = self.last_delay.unwrap_or(self.base);
+                    let is_new_run = last.is_none_or(|last| last.number + 1 != packet.number);
                     summary.lost += 1;
-                    summary.loss_runs += u32::from(last.is_none_or(|last| last.number + 1 != packet.number));
+                    summary.loss_runs += u32::from(is_new_run);
+                    summary.unqueued_loss_runs += u32::from(is_new_run && delay - self.base <= POLICER_QUEUE_MAX);
                     self.lost.push_back(packet);
-                    newest = Some((packet.sent, self.last_delay.unwrap_or(self.base)));
+                    newest = Some((packet.sent, delay));
                 }
             }
         }
@@ -682,12 +696,27 @@ impl Signals {
     /// Returns three values for the last `span` seconds (at most 3 s). The first is the number of reported packets, and
     /// the second is the fraction of lost packets. The third is the same fraction if consecutive losses count once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
+        let ReportCounts { arrived, lost, loss_runs, .. } = self.counts(now, span);
+        let share = |of: u32| f64::from(of) / f64::from((arrived + lost).max(1));
+        (arrived + lost, share(lost), share(loss_runs))
+    }
+
+    /// Returns the fraction of packets that were lost without a queue in the last `span` seconds (at most 3 s).
+    /// Consecutive losses count once.
+    pub(super) fn unqueued_loss_share(&self, now: f64, span: f64) -> f64 {
+        let ReportCounts { arrived, lost, unqueued_loss_runs, .. } = self.counts(now, span);
+        f64::from(unqueued_loss_runs) / f64::from((arrived + lost).max(1))
+    }
+
+    /// Returns the sums of the counts of the reports in the last `span` seconds.
+    fn counts(&self, now: f64, span: f64) -> ReportCounts {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
-        let sum = |(packets, lost, runs), report: &ReportCounts| {
-            (packets + report.arrived + report.lost, lost + report.lost, runs + report.loss_runs)
-        };
-        let (packets, lost, runs) = recent.fold((0, 0, 0), sum);
-        let share = |of: u32| f64::from(of) / f64::from(packets.max(1));
-        (packets, share(lost), share(runs))
+        recent.fold(ReportCounts { at: now, ..ReportCounts::default() }, |sum, report| ReportCounts {
+            arrived: sum.arrived + report.arrived,
+            lost: sum.lost + report.lost,
+            loss_runs: sum.loss_runs + report.loss_runs,
+            unqueued_loss_runs: sum.unqueued_loss_runs + report.unqueued_loss_runs,
+            ..sum
+        })
     }
 }

@@ -110,6 +110,22 @@ fn random_loss_alone_costs_little() {
 }
 
 #[test]
+fn random_loss_after_a_start_that_overflowed_a_short_queue_costs_little() {
+    // START sends twice what the path carries. A queue of a few milliseconds then drops many packets, and drops hardly
+    // any packet afterwards, as a policer does.
+    let used = [(10, 20, 6, 0.01), (20, 20, 8, 0.015), (27, 18, 9, 0.008), (30, 24, 12, 0.02)].map(
+        |(mbps, ms, queue_ms, loss)| {
+            let limit = Rate::mbps(mbps).over(Span::millis(queue_ms));
+            let link = Link::new(Rate::mbps(mbps), Span::millis(ms)).limit(limit).losing(loss);
+            let mut bench = Bench::new(link, &[plan(Ecn::NotEct)]);
+            bench.run_until(s(60.0));
+            bench.used(0, s(10.0), s(60.0))
+        },
+    );
+    assert!(used.iter().all(|used| (0.85..=1.001).contains(used)), "{used:?}");
+}
+
+#[test]
 fn it_follows_a_capacity_that_falls_to_a_quarter_and_rises_again() {
     let mut bench = alone(4_000, 40);
     bench.run_until(s(20.0));
