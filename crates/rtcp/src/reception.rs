@@ -45,6 +45,99 @@ const SPACED: u64 = 64;
 /// The minimum number of packets from which the time between packets is known.
 const KNOWN: u64 = 16;
 
+/// The number of frames over which the number of packets per tick of the media clock is averaged.
+const AVERAGED_FRAMES: f64 = 32.0;
+/// The minimum sum of the frames' weights from which the averages are known.
+const KNOWN_FRAMES: f64 = 8.0;
+/// The factor per frame by which the size of the largest frame decreases. It halves in 710 frames.
+const LARGEST_FRAME_DECAY: f64 = 1.0 - 1.0 / 1_024.0;
+/// An RTP timestamp that is off by more seconds than this belongs to another media clock.
+const TIMESTAMP_JUMP_S: u32 = 5;
+/// The interval at which [`MediaClock::least_transit`] is increased, because the clocks may drift.
+const DRIFT_INTERVAL: Span = Span::secs(1);
+/// The assumed maximum drift of the clocks, as parts of a second in each [`DRIFT_INTERVAL`].
+const DRIFT_PARTS: u32 = 1_000;
+
+/// The sampling times of a source's packets, according to their RTP timestamps.
+///
+/// The queue of a link that stands still keeps packets, and drops those that do not fit. When the link works again, the
+/// first packet after the dropped ones arrives directly after the kept ones. The time between these two arrivals does
+/// not show how many packets were sent meanwhile, but the timestamps do.
+#[derive(Clone, Copy, Debug)]
+struct MediaClock {
+    /// The timestamp of the packet with the newest number.
+    timestamp: u32,
+    /// The least time from sampling to arrival, in ticks. It includes the unknown offset between the clocks.
+    least_transit: u32,
+    /// The time at which `least_transit` was last set or increased.
+    drifts_since: Time,
+    /// The weighted number of packets in recent frames. A frame's weight decreases with each later frame.
+    packets: f64,
+    /// The weighted duration of the same frames in ticks.
+    ticks: f64,
+    /// The sum of the weights of these frames.
+    frames: f64,
+    /// The number of packets of the largest frame. It decreases slowly, because it is the size of rare key frames.
+    largest_frame: f64,
+    /// How much the sequence number has increased since the timestamp last changed.
+    numbers_since: u64,
+}
+
+impl MediaClock {
+    /// Starts with the first packet. `now` is its arrival time in ticks.
+    const fn new(arrival: Time, now: u32, timestamp: u32) -> Self {
+        let least_transit = now.wrapping_sub(timestamp);
+        let (packets, ticks, frames, largest_frame, numbers_since) = (0.0, 0.0, 0.0, 0.0, 0);
+        Self { timestamp, least_transit, drifts_since: arrival, packets, ticks, frames, largest_frame, numbers_since }
+    }
+
+    /// Handles the packet with the newest number, which is `ahead` more than the newest number before it. `now` is its
+    /// arrival time in ticks.
+    fn on_newer(&mut self, arrival: Time, now: u32, timestamp: u32, ahead: u64, clock_rate: u32) {
+        let jump = clock_rate.saturating_mul(TIMESTAMP_JUMP_S);
+        let transit = now.wrapping_sub(timestamp);
+        let above_least = transit.wrapping_sub(self.least_transit) as i32;
+        if above_least < 0 || above_least.unsigned_abs() > jump {
+            (self.least_transit, self.drifts_since) = (transit, arrival);
+        } else if arrival.since(self.drifts_since) >= DRIFT_INTERVAL {
+            let drift = above_least.unsigned_abs().min(clock_rate / DRIFT_PARTS);
+            self.least_transit = self.least_transit.wrapping_add(drift);
+            self.drifts_since = arrival;
+        }
+        self.numbers_since = self.numbers_since.saturating_add(ahead);
+        let step = timestamp.wrapping_sub(std::mem::replace(&mut self.timestamp, timestamp));
+        if step != 0 {
+            let numbers = std::mem::take(&mut self.numbers_since) as f64;
+            // Packets may be out of order, and a forged packet may have any timestamp.
+            if step <= jump {
+                let kept = 1.0 - 1.0 / AVERAGED_FRAMES;
+                self.packets = self.packets * kept + numbers;
+                self.ticks = self.ticks * kept + f64::from(step);
+                self.frames = self.frames * kept + 1.0;
+                // If whole frames were lost, their packets are included in `numbers`.
+                let of_frame = numbers * (self.ticks / self.frames / f64::from(step)).min(1.0);
+                self.largest_frame = of_frame.max(self.largest_frame * LARGEST_FRAME_DECAY);
+            }
+        }
+    }
+
+    /// Returns how many packets the source can plausibly have sent from the newest packet to a packet that arrives now
+    /// with this timestamp.
+    ///
+    /// No packet is assumed to be delayed by less than all others before it. The timestamp therefore explains a large
+    /// step only if the newest packet was delayed, so that a forged packet can't take one in an undelayed stream. The
+    /// size of the largest frame is added, because all packets of a key frame may be lost at once.
+    fn sent_since(&self, now: u32, timestamp: u32, clock_rate: u32) -> u16 {
+        let step = timestamp.wrapping_sub(self.timestamp);
+        let possible = now.wrapping_sub(self.least_transit).wrapping_sub(self.timestamp) as i32;
+        if self.frames < KNOWN_FRAMES || step > clock_rate.saturating_mul(TIMESTAMP_JUMP_S) {
+            return 0;
+        }
+        let passed = f64::from(step.min(possible.max(0).unsigned_abs()));
+        (FASTER as f64 * passed * self.packets / self.ticks + self.largest_frame) as u16
+    }
+}
+
 /// Stray packets whose numbers are ascending. After a heavy loss, they may continue the stream (see
 /// [`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +168,7 @@ pub struct Reception {
     /// How much the sequence number has increased since `spacing` was last updated.
     numbers_since: u64,
     line: Line,
+    media_clock: Option<MediaClock>,
     transit: Option<u32>,
     jitter: f64,
     expected_prior: u64,
@@ -98,7 +192,7 @@ impl Reception {
     /// Handles an RTP packet of the source. `timestamp` is its RTP timestamp.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
-        let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival));
+        let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival, timestamp));
         if verdict == Verdict::Stray && self.hold(arrival, seq) {
             verdict = self.seq.go_on(self.line.last);
         }
@@ -122,6 +216,9 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
+                let now = self.in_ticks(arrival);
+                let media_clock = self.media_clock.get_or_insert_with(|| MediaClock::new(arrival, now, timestamp));
+                media_clock.on_newer(arrival, now, timestamp, ahead.unsigned_abs(), self.clock_rate);
                 // The stream has accepted this packet's number. If no stray packet has a higher number, the stray
                 // packets belong to the stream, too. Count them as received.
                 let Line { packets, last, .. } = self.line;
@@ -176,15 +273,25 @@ impl Reception {
     }
 
     /// Returns the largest step of the sequence number that a loss can explain. It depends on the time since the last
-    /// arrival, so that a forged packet right after another packet can't take a large step.
-    fn reach(&self, arrival: Time) -> u16 {
+    /// arrival or on the [`MediaClock`], so that a forged packet right after another packet can't take a large step.
+    fn reach(&self, arrival: Time, timestamp: u32) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
+        let now = self.in_ticks(arrival);
+        let sent = self.media_clock.map_or(0, |clock| clock.sent_since(now, timestamp, self.clock_rate));
         if self.spaced < KNOWN {
-            return paused;
+            return paused.max(sent);
         }
         let lost = gap.as_nanos().saturating_mul(FASTER) / self.spacing.as_nanos().max(1);
-        u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
+        u16::try_from(lost).unwrap_or(u16::MAX).max(paused).max(sent)
+    }
+
+    /// Returns the time as ticks of the RTP clock, modulo 2³².
+    fn in_ticks(&self, time: Time) -> u32 {
+        // Convert seconds and nanoseconds separately, because a 128-bit division per packet would be slow.
+        let (secs, nanos) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
+        let rate = u64::from(self.clock_rate);
+        secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000) as u32
     }
 
     /// Updates the mean time between packets. `ahead` is the number of the new packet minus the newest number before
@@ -281,11 +388,7 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // Convert seconds and nanoseconds separately, because a 128-bit division per packet would be slow.
-        let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
-        let rate = u64::from(self.clock_rate);
-        let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);
-        let transit = (ticks as u32).wrapping_sub(timestamp);
+        let transit = self.in_ticks(arrival).wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = f64::from((transit.wrapping_sub(before) as i32).unsigned_abs());
             self.jitter += (difference - self.jitter) / 16.0;

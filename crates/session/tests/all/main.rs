@@ -15,6 +15,7 @@ mod latecomers;
 mod members;
 mod nack;
 mod only;
+mod outages;
 mod pacing;
 mod parity;
 mod probe;

@@ -13,6 +13,7 @@ mod groups;
 mod handover;
 mod hardship;
 mod lab;
+mod outages;
 mod own;
 mod padding;
 mod pauses;
