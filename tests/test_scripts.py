@@ -128,9 +128,7 @@ def test_a_busy_machine_may_cost_a_tenth_of_the_timed_tests_and_no_other(
     assert (command.Count(skipped=skipped, timed=timed).lacking() is not None) == lacking
 
 
-def test_the_tests_that_use_the_fixture_are_the_timed_ones(
-    command: ModuleType, tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_the_tests_that_use_the_fixture_are_the_timed_ones(command: ModuleType, tmp_path: Path) -> None:
     uses = "def test_{0}(claimed):\n    with claimed(trusted={1}):\n        assert {2}\n\n"
     cases = (
         ("kept", True, True),

@@ -22,8 +22,8 @@ R = TypeVar("R")
 def typed(call: Callable[P, R]) -> Callable[P, R]:
     """Return a function that checks the types of its arguments and then calls ``call``.
 
-    The function raises a `UserError` if an argument has a wrong type. Outside of a command, all errors name arguments
-    in place of options.
+    The function raises a `UserError` if an argument has a wrong type. Outside of a command, errors name arguments in
+    place of their options.
     """
     signature = inspect.signature(call)
     hints = cache(lambda: get_type_hints(call))
@@ -31,8 +31,8 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
     @wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if (problem := _unencodable(value)) is not None:
-                raise UserError(f"{name} {value!a:.60}", problem, "give a text in UTF-8")
+            if (wrong := _unencodable(value)) is not None:
+                raise UserError(f"{name} {value!a:.60}", *wrong)
             if not _fits(value, hint := hints().get(name, Any)):
                 raise UserError(f"{name} {value!r:.60}", _misfit(value, hint), f"give {_written(hint)}")
         try:
@@ -77,8 +77,11 @@ def _fits(value: object, hint: Any) -> bool:
     return True
 
 
-def _unencodable(value: object) -> str | None:
-    """Describe the first character of a text in ``value`` that no file name and no message can contain."""
+def _unencodable(value: object) -> tuple[str, str] | None:
+    """Describe the first character of a text in ``value`` that no file name and no message can contain.
+
+    Returns the problem and the remedy.
+    """
     if isinstance(value, Mapping | list | tuple):
         parts = [*value, *value.values()] if isinstance(value, Mapping) else value
         return next(filter(None, map(_unencodable, parts)), None)
@@ -86,12 +89,13 @@ def _unencodable(value: object) -> str | None:
         return None
     text = str(value)
     if "\0" in text:
-        return "it holds a byte of 0"
+        return "it holds a byte of 0", "leave this byte out"
     try:
         # Python stores the bytes of a file name that are not UTF-8 as surrogates, which other libraries can't read.
         text.encode()
     except UnicodeEncodeError as error:
-        return f"its character {error.start + 1}, {text[error.start]!a}, can't be encoded"
+        problem = f"its character {error.start + 1}, {text[error.start]!a}, can't be encoded"
+        return problem, "write the text in UTF-8; rename a file whose name is not in UTF-8"
     return None
 
 

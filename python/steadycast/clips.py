@@ -112,12 +112,14 @@ def find(name: str | Path) -> Path:
         MissingError: the clip is in a package that is not installed.
 
     """
-    if Path(name).is_dir():
-        raise UserError(str(name), "this is a folder, not a film", _of_folder(Path(name)))
-    if Path(name).exists():
-        return Path(name)
+    path = Path(name)
+    is_folder = str(name) != "" and path.is_dir()
+    if path.exists() and not path.is_dir():
+        return path
     clips = {clip.name: clip for clip in known()}
-    if (clip := clips.get(str(name))) is None:
+    if (clip := clips.get(str(name))) is None and is_folder:
+        raise UserError(str(name), "this is a folder, not a film", _of_folder(path))
+    if clip is None:
         near = difflib.get_close_matches(str(name), clips, n=1)
         hint = (
             f'did you mean "{near[0]}"?' if near else "check the path, or take a name from `steadycast clips`"
@@ -136,11 +138,15 @@ def find(name: str | Path) -> Path:
 
 def _of_folder(folder: Path) -> str:
     """Return the remedy for a folder that is given as a clip: a film in it, or a film of its numbered pictures."""
-    if films := in_folder(folder):
+    try:
+        films, inside = in_folder(folder), sorted(folder.iterdir())
+    except OSError:
+        return "name a film; the folder can't be read"
+    if films:
         more = f", or another of its {len(films)} films" if len(films) > 1 else ""
         return f"name the film in it: {folder / films[0].name}{more}"
-    pictures = sorted(each for each in folder.iterdir() if each.suffix.lower() in PICTURES)
-    if pictures and re.search(r"\d$", pictures[0].stem):
+    pictures = [each for each in inside if each.suffix.lower() in PICTURES and each.stem[-1:].isdecimal()]
+    if pictures:
         from steadycast.media.reader import film_of_pictures
 
         return film_of_pictures(pictures[0])

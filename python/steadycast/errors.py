@@ -110,7 +110,10 @@ def shortage(error: BaseException) -> MissingError | None:
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         cure = "end other programs, raise its limit (see ulimit -v), or take smaller pictures"
         return MissingError("memory", "there is not enough of it for this", cure)
-    if str(error) == "can't start new thread" or os.strerror(errno.EAGAIN) in str(error):
+    # A file that is not ready has the same words, but a library's own type of error, and no word of threads.
+    text = str(error)
+    has_no_thread = os.strerror(errno.EAGAIN) in text and re.search("thread|spawn|fork", text, re.IGNORECASE)
+    if text == "can't start new thread" or has_no_thread or type(error) is BlockingIOError:
         cure = "end other programs, or raise the limits of processes and memory (see ulimit -u and ulimit -v)"
         return MissingError("threads and processes", "the system starts no more of them", cure)
     return None

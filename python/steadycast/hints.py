@@ -43,9 +43,16 @@ def in_python(text: str, parameters: Mapping[str, inspect.Parameter]) -> str:
             return found[0]
         return f"{parameter.name}=True" if parameter.default is False else parameter.name
 
+    if "set" in parameters:
+        text = re.sub(r'(?<![\w-])--set ([\w.*-]+)=("[^"]*"|[^\s,;)]+)', _change, text)
     if "out" in parameters:
         text = re.sub(r"(?<!\S)-o (\w+)", r'out="\1"', text)
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*[a-z])", argument, text)
+
+
+def _change(found: re.Match[str]) -> str:
+    value = found[2].strip('"')
+    return f'set={{"{found[1]}": "{value}"}}'
 
 
 def named(option: str, argument: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Draft, Folder, Json, aggregate
+from steadycast.hints import is_on_command_line, on_command_line
 from steadycast.loading import Sets, Source, changes, folder_of, load_with, place_of, seeds_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
@@ -120,7 +121,9 @@ def run_seeds(
                 for seed in given
             ]
         else:
-            summaries = _in_parallel(_Seeds(scenario, place, common), given, processes, told)
+            summaries = _in_parallel(
+                _Seeds(scenario, place, common, is_on_command_line()), given, processes, told
+            )
         joined = aggregate(summaries)
         if draft is not None:
             draft.finish(joined)
@@ -145,6 +148,8 @@ class _Seeds:
     scenario: Source
     place: Path | None
     common: dict[str, Any]
+    is_command: bool
+    """Whether the user reads the messages of a command."""
 
 
 def _seed_folder(place: Path | None, seed: int) -> Path | None:
@@ -171,6 +176,7 @@ def seed_worker(what: _Seeds) -> Callable[[int], Json]:
 
     def one(seed: int) -> Json:
         place = _seed_folder(what.place, seed)
-        return run(what.scenario, seed=seed, out=place, progress=Silent(), **what.common).summary
+        with on_command_line() if what.is_command else nullcontext():
+            return run(what.scenario, seed=seed, out=place, progress=Silent(), **what.common).summary
 
     return one

@@ -61,8 +61,21 @@ def test_a_name_that_is_none_gets_the_nearest_one_and_a_file_goes_before_a_name(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match='did you mean "bunny"'):
         clips.find("buny")
+    Path("city").mkdir()
+    with pytest.raises(UserError, match="this is a folder"):
+        clips.find("city")
+    with pytest.raises(UserError, match="there is no such file, and no clip of this name"):
+        clips.find("")
     Path("bunny").touch()
     assert clips.find("bunny") == Path("bunny")
+
+
+def test_a_clip_goes_before_a_folder_of_its_name(
+    bunny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bunny").mkdir()
+    assert clips.find("bunny") == bunny
 
 
 def test_clips_of_ones_own_folder_have_their_files_names(
@@ -124,5 +137,6 @@ def test_a_folder_in_place_of_a_film_is_answered_with_what_it_holds(tmp_path: Pa
         numbered = remedy(suffix, *(f"frame{n:04d}.{suffix}" for n in range(9)))
         assert numbered.startswith("make a film of numbered pictures first: ffmpeg")
         assert f"{tmp_path}/{suffix}/frame%04d.{suffix}" in numbered
+    assert "frame%04d.png" in remedy("cover", "cover.png", *(f"frame{n:04d}.png" for n in range(9)))
     for files in ((), ("readme.md",), ("photo.png",)):
         assert "no numbered pictures" in remedy(f"none-{len(files)}-{''.join(files)}", *files)

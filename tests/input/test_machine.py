@@ -44,7 +44,7 @@ def done(*words: str | Path, path: Path | None = None) -> subprocess.CompletedPr
     [
         ('raise ImportError("libavcodec.so.62: cannot open shared object file", name="av")', "av"),
         ("raise MemoryError", "memory"),
-        ('raise RuntimeError("can\'t start new thread")', "memory"),
+        ('raise RuntimeError("can\'t start new thread")', "threads and processes"),
         ('raise OSError(12, "Cannot allocate memory")', "memory"),
     ],
 )

@@ -60,6 +60,13 @@ def test_a_metric_with_an_asterisk_is_the_mean_of_what_fits(done: sc.Sweep) -> N
         done.points("flows.*.nothing")
 
 
+def test_errors_of_a_sweep_s_methods_name_arguments(done: sc.Sweep) -> None:
+    with pytest.raises(sc.UserError, match=r"^metric flows\.nothing: no run has this figure"):
+        done.points("flows.nothing")
+    with pytest.raises(sc.UserError, match=r"^baseline x=1: this is not an axis of the sweep"):
+        done.differences(SHARE, "x=1")
+
+
 @pytest.mark.parametrize("figure", ["psnr_db.raw.y", "ssim", "picture_score", "mos.mean"])
 @pytest.mark.parametrize("receiver", ["*", "video.dst1"])
 def test_without_pixels_the_remedy_for_a_figure_of_pictures_is_to_measure_them(

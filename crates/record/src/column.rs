@@ -106,7 +106,8 @@ columns! {
         DELAY: Real = "delay_ms", Millis, "The time from the frame's encoding to the arrival of its last packet.";
         DUE: Real = "due_s", Seconds, "The frame's display time, at which it had to be complete; null if the receiver \
             waits for frames without limit.";
-        FATE: Text = "fate", Text, "The frame's outcome: ok, lost, late or undecodable.";
+        FATE: Text = "fate", Text, "The frame's outcome: ok, lost, late or undecodable. A frame that the sender \
+            skipped is lost, and has no sent_s.";
     }
     /// Columns of `missing`. A row is a range of bytes of a damaged frame that did not arrive.
     missing {

@@ -175,7 +175,7 @@ class Numbers(TyperCommand):
         except _UsageError as error:
             parameter = getattr(error, "param", None)
             if parameter is not None and "Input should be" in error.message:
-                several = any(each.name == "seeds" for each in self.params)
+                several = parameter.name == "seed" and any(each.name == "seeds" for each in self.params)
                 error.message = _number_problem(
                     error.message, _value_of(given, parameter.opts), several=several
                 )
@@ -551,7 +551,9 @@ def _seed_range(part: str, text: str) -> range:
             return seeds
         if count > 0:
             many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
-            remedy = f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}"
+            remedy = "give fewer seeds in each of several calls"
+            if part == text:
+                remedy = f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}"
             raise UserError(f"--seeds {text:.60}", many, remedy)
     wrong = "this is" if part == text else f'"{part.strip():.40}" is'
     raise UserError(

@@ -135,7 +135,7 @@ def reproduce(
         str,
         option(
             "--seeds A-B",
-            "The seeds from A to B; by default 6-10, and 1-5 for families without a joint setting.",
+            "The seeds from A to B, or a list; by default 6-10, and 1-5 for families without a joint setting.",
         ),
     ] = "",
     clip: Annotated[

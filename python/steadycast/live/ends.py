@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, Self
 
 from steadycast.errors import UserError
@@ -28,24 +27,12 @@ SLICE_S = 0.5
 """How often a call checks whether the session has ended, in seconds."""
 _START_S = 10.0
 """How long a call waits for a session's first status, in seconds."""
-_OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
 
 
 def shape_of(pixels: Pixels, width: int, height: int) -> tuple[int, ...]:
     """Return the shape of the array that contains a picture."""
     shapes = {"gray": (height, width), "yuv420p": (height * 3 // 2, width)}
     return shapes.get(pixels, (height, width, 3))
-
-
-@contextmanager
-def by_argument() -> Iterator[None]:
-    """In errors, replace options of the command line by names of arguments in Python."""
-    try:
-        yield
-    except UserError as error:
-        words = (error.place, error.problem, error.remedy)
-        named = [_OPTION.sub(lambda found: found[1].replace("-", "_"), text) for text in words]
-        raise type(error)(*named) from error.__cause__
 
 
 def rate_text(given: str | float | None) -> str | None:

@@ -180,24 +180,23 @@ class Receiver(ends.Ends):
         interface: str | None = None,
         mux: bool = False,
     ) -> None:
-        with ends.by_argument():
-            if queue < 1:
-                raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
-            options = receive.Options(
-                what=str(what),
-                source=source,
-                mux=mux,
-                interface=interface,
-                codec=codec,
-                name=name,
-                key_file=None if key_file is None else Path(key_file),
-                give_up="never" if give_up is None else f"{give_up}s",
-                latency=None if latency is None else f"{latency}s",
-            )
-            settings = receive.settings_of(options, tell=False)
-            core = session.live_core().Receiver(settings)
-            if pixels is not None:
-                receive.need_pictures(core, "what" if settings["sdp"] else str(what))
+        if queue < 1:
+            raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
+        options = receive.Options(
+            what=str(what),
+            source=source,
+            mux=mux,
+            interface=interface,
+            codec=codec,
+            name=name,
+            key_file=None if key_file is None else Path(key_file),
+            give_up="never" if give_up is None else f"{give_up}s",
+            latency=None if latency is None else f"{latency}s",
+        )
+        settings = receive.settings_of(options, tell=False)
+        core = session.live_core().Receiver(settings)
+        if pixels is not None:
+            receive.need_pictures(core, "what" if settings["sdp"] else str(what))
         super().__init__(core, ends.leave)
         self.pixels = pixels
         self._outbox: Outbox | None = None

@@ -284,10 +284,10 @@ def _check_connected(sender: Any, url: str) -> None:
     why = connection.get("why")
     if why is None:
         return
-    if not status["packets"]:
+    # Accept that the server closes the connection, because this is a regular end, as a BYE is.
+    if not status["packets"] and connection["end"] == "failed":
         remedy = "see that UDP is not blocked, and that the server names addresses that are reached"
         raise ServerFailedError(url, why, remedy)
-    # Accept that the server closes the connection, because this is a regular end, as a BYE is.
     if connection["end"] == "failed":
         problem = f"the connection was lost: {why}"
         raise ServerFailedError(url, problem, "see that the server runs, then send again")

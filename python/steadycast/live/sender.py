@@ -185,39 +185,38 @@ class Sender(ends.Ends):
         port: int | None = None,
         mux: bool = False,
     ) -> None:
-        with ends.by_argument():
-            if queue < 1:
-                raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
-            for name, number, most in (("gop", gop, 600), ("ttl", ttl, 255), ("port", port, 65_535)):
-                if number is not None and not 1 <= number <= most:
-                    raise UserError(f"{name} {number}", "it is out of range", f"take 1 to {most}")
-            to, interface = session.resolved(to, interface, tell=False)
-            controller = controller or send.default_controller(to, mode)
-            said = {
-                "controller": controller,
-                "param": params or None,
-                "mode": mode,
-                "max_rate": ends.rate_text(max_rate),
-                "floor": ends.rate_text(floor),
-                "packet": packet,
-                "feedback": feedback,
-                "repair": repair,
-            }
-            options = send.Options(
-                source="" if source is None else str(source),
-                to=to,
-                flow={name: value for name, value in said.items() if value is not None},
-                interface=interface,
-                ttl=ttl,
-                port=port,
-                mux=mux,
-                key_file=None if key_file is None else Path(key_file),
-            )
-            settings = send.settings_of(options)
-            self._inbox: Inbox | None = None
-            coding = {"codec": codec, "gop": gop, "keep_size": keep_size, "audio": audio}
-            plan = _plan(source, size, fps, coding, lambda shape: self._take(shape, queue, leaky), loop=loop)
-            core = send.begun(settings, options.flow, plan)
+        if queue < 1:
+            raise UserError(f"queue {queue}", "no picture has room", "take 1 or more")
+        for name, number, most in (("gop", gop, 600), ("ttl", ttl, 255), ("port", port, 65_535)):
+            if number is not None and not 1 <= number <= most:
+                raise UserError(f"{name} {number}", "it is out of range", f"take 1 to {most}")
+        to, interface = session.resolved(to, interface, tell=False)
+        controller = controller or send.default_controller(to, mode)
+        said = {
+            "controller": controller,
+            "param": params or None,
+            "mode": mode,
+            "max_rate": ends.rate_text(max_rate),
+            "floor": ends.rate_text(floor),
+            "packet": packet,
+            "feedback": feedback,
+            "repair": repair,
+        }
+        options = send.Options(
+            source="" if source is None else str(source),
+            to=to,
+            flow={name: value for name, value in said.items() if value is not None},
+            interface=interface,
+            ttl=ttl,
+            port=port,
+            mux=mux,
+            key_file=None if key_file is None else Path(key_file),
+        )
+        settings = send.settings_of(options)
+        self._inbox: Inbox | None = None
+        coding = {"codec": codec, "gop": gop, "keep_size": keep_size, "audio": audio}
+        plan = _plan(source, size, fps, coding, lambda shape: self._take(shape, queue, leaky), loop=loop)
+        core = send.begun(settings, options.flow, plan)
         super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
         self._plan = plan
@@ -298,11 +297,10 @@ class Sender(ends.Ends):
             UserError: a value is not a rate.
 
         """
-        with ends.by_argument():
-            low, high = (
-                None if text is None else session.rate(text, option)
-                for text, option in ((ends.rate_text(floor), "floor"), (ends.rate_text(max_rate), "max_rate"))
-            )
+        low, high = (
+            None if text is None else session.rate(text, option)
+            for text, option in ((ends.rate_text(floor), "floor"), (ends.rate_text(max_rate), "max_rate"))
+        )
         self._core.limit(low, high)
 
     @typed

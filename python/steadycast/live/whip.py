@@ -316,8 +316,10 @@ def _failed(place: str, error: Exception, limit: float | None) -> UserError:
     if isinstance(error, socket.gaierror):
         # A name that does not exist is wrong input. Without a connection to a name server, it is not known whether the
         # name exists.
-        kind = UserError if error.errno == socket.EAI_NONAME else ServerFailedError
-        return kind(place, f"the name has no address ({error.strerror})", "check the name")
+        problem = f"the name has no address ({error.strerror})"
+        if error.errno == socket.EAI_NONAME:
+            return UserError(place, problem, "check the name")
+        return ServerFailedError(place, problem, "check the name, and the connection to the name server")
     if isinstance(error, ConnectionRefusedError):
         return ServerFailedError(
             place, "no server listens there", "check the URL, and whether the server runs"

@@ -21,6 +21,7 @@ from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.files import readable
 from steadycast.folder import read_json, write_json
+from steadycast.hints import named
 from steadycast.loading import all_texts, load
 from steadycast.networks import expanded
 from steadycast.scenario import Scenario
@@ -230,16 +231,17 @@ class Plan:
     def axis_of(self, baseline: str) -> tuple[int, str]:
         """Return the index of the axis to which a baseline belongs, and the value of the baseline."""
         path, _, value = baseline.partition("=")
+        place = named("--baseline", "baseline")
         if path not in self.axes:
-            remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
-            raise UserError(f"--baseline {baseline}", "this is not an axis of the sweep", remedy)
-        place = self.axes.index(path)
-        known = list(dict.fromkeys(point.values[place] for point in self.points))
-        if value not in known:
-            raise UserError(
-                f"--baseline {baseline}", "no run has this value", f"there are: {', '.join(known)}"
+            remedy = (
+                f"there are: {', '.join(self.axes)}" if self.axes else f"vary it by {named('--over', 'over')}"
             )
-        return place, value
+            raise UserError(f"{place} {baseline}", "this is not an axis of the sweep", remedy)
+        axis = self.axes.index(path)
+        known = list(dict.fromkeys(point.values[axis] for point in self.points))
+        if value not in known:
+            raise UserError(f"{place} {baseline}", "no run has this value", f"there are: {', '.join(known)}")
+        return axis, value
 
     def commands(self, point: Point) -> list[list[str]]:
         """Return the commands that repeat the runs of a point and write all tables.
@@ -269,7 +271,11 @@ def grid(
         if path in axes[:place]:
             raise UserError(f"--over {path}", "this path is given twice", "give all its values in one option")
         if path in RESERVED:
-            remedy = "give --seeds A-B" if path == "seed" else "name a key of the scenario"
+            remedy = (
+                named("give --seeds A-B", "give seeds=range(…)")
+                if path == "seed"
+                else "name a key of the scenario"
+            )
             raise UserError(f"--over {path}", "this can't be varied so", remedy)
     for path, values in over:
         if not values:

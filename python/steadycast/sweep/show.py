@@ -68,9 +68,13 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
     if record.needs_pictures(metric) and not any(map(record.needs_pictures, names)):
         pixels, force = named("--pixels", "pixels=True"), named("--force", "force=True")
         remedy = f"add {pixels}, and {force} if the folder has results without pictures"
-        raise UserError(f"--metric {metric}", "the runs did not measure their pictures", remedy)
+        raise UserError(
+            f"{named('--metric', 'metric')} {metric}", "the runs did not measure their pictures", remedy
+        )
     near = [name for name in names if metric in name] or names
-    raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, near, cutoff=0.4))
+    raise UserError(
+        f"{named('--metric', 'metric')} {metric}", "no run has this figure", meant(metric, near, cutoff=0.4)
+    )
 
 
 def metrics(sweep: Sweep) -> list[str]:

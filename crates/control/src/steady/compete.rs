@@ -316,7 +316,8 @@ impl CompeteLaw {
             // fills its window.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
-        // After a silence of the path, few packets have arrived within a round trip, so look back longer.
+        // A source of frames may have sent nothing in the last round trip, and after a silence of the path few packets
+        // have arrived in it. So look back longer in both cases.
         let recent = received.filter(|_| !config.frames).or_else(|| signals.recent_path_rate(input.rate));
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
             // Limit the rate by the receive rate, as acknowledgments limit a TCP. Without this limit, the rate would

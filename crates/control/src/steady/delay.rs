@@ -109,11 +109,11 @@ const MARK_BETA: f64 = 0.95;
 const RESPONSE_QUEUE_SPAN: f64 = 0.7;
 /// Minimum queueing delay during that time, in seconds.
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
-/// As long as the response is unknown, the source gets a rate that is higher and lower in turn, by this fraction. A
-/// source of frames of one size shows no response by itself.
+/// While a queue stands and the response is unknown, the source gets a rate that is higher and lower in turn, by this
+/// fraction. A source of frames of one size shows no response by itself.
 const VARIATION: f64 = 0.15;
-/// The time for which that rate is higher, and for which it then is lower, in seconds. At most rates, a row
-/// ([`super::signals::FeedbackSummary::rows`]) fits into it. Several such times fit into the memory of
+/// The time for which that rate is higher, and for which it then is lower, in seconds. Except at the lowest rates, a
+/// row ([`super::signals::FeedbackSummary::rows`]) fits into this time. Several such times fit into the memory of
 /// [`RateResponse`].
 const VARIATION_HALF_PERIOD: f64 = 0.5;
 /// If trains show that this flow has less than this share of the queue, COMPETE begins. Flows that run DELAY have equal
@@ -329,8 +329,9 @@ pub(super) struct DelayLaw {
     wants_train: bool,
     /// How the receive rate responds to the sent rate in a standing queue.
     response: RateResponse,
-    /// When a queue was last found to stand while the response is unknown.
-    unknown_at: f64,
+    /// When a queue was first and last found to stand while the response was unknown. A longer time between two such
+    /// findings than [`VARIATION_HALF_PERIOD`] begins anew.
+    unknown: (f64, f64),
 }
 
 impl DelayLaw {
@@ -343,7 +344,7 @@ impl DelayLaw {
             empty_queue_loss_at: f64::MIN,
             filled_at: f64::MIN,
             standing_loss_at: f64::MIN,
-            unknown_at: f64::MIN,
+            unknown: (f64::MIN, f64::MIN),
             low_span: LOW_SPAN_MIN,
             ..Self::default()
         }
@@ -583,7 +584,8 @@ impl DelayLaw {
         }
         feedback.rows.iter().for_each(|(sent, received)| self.response.add(now, *sent, *received));
         if self.response.is_unknown() {
-            self.unknown_at = now;
+            let begun = if now - self.unknown.1 > VARIATION_HALF_PERIOD { now } else { self.unknown.0 };
+            self.unknown = (begun, now);
         }
         self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
@@ -591,10 +593,12 @@ impl DelayLaw {
     /// Returns the ratio of the rate for the source to the rate that was decided on. It differs from 1 only if a queue
     /// stands and the response is unknown ([`VARIATION`]).
     pub(super) fn variation(&self, now: f64) -> f64 {
-        if now - self.unknown_at > VARIATION_HALF_PERIOD {
+        let (begun, last) = self.unknown;
+        if now - last > VARIATION_HALF_PERIOD {
             return 1.0;
         }
-        let half = now / VARIATION_HALF_PERIOD;
+        // Count from the flow's own finding, so that several flows do not vary in step.
+        let half = (now - begun) / VARIATION_HALF_PERIOD;
         if (half as u64).is_multiple_of(2) { 1.0 + VARIATION } else { 1.0 - VARIATION }
     }
 

@@ -534,6 +534,7 @@ impl Law {
     /// Halves the rate, because feedback is missing (RFC 8083).
     pub(super) fn on_feedback_timeout(&mut self) {
         self.halvings = self.halvings.saturating_add(1);
+        self.variation = 1.0;
         self.rate = (self.rate / 2.0).max(self.floor);
         self.rule = "no feedback: halved";
     }

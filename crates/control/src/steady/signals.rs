@@ -63,8 +63,8 @@ const PATH_SILENCE_MIN: f64 = 0.040;
 /// waited during the silence arrive in a burst.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
-/// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it. The queue of ten packets at 20
-/// Mb/s is longer.
+/// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it. A longer limit would also include
+/// losses at a full queue of a few packets, such as ten packets at 20 Mb/s.
 pub(super) const POLICER_QUEUE_MAX: f64 = 0.004;
 
 /// A packet with at least this queueing delay, in seconds, has waited in a queue. A shorter delay may be noise of the
@@ -151,7 +151,7 @@ struct InFlightPacket {
 /// Limits of the bursts that a source may send above its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The rate that the control law has set, in bit/s.
+    /// The rate that the control law has set, without its variation, in bit/s.
     pub(super) rate: f64,
     /// Ratio of the pacing rate to `rate`.
     pub(super) pacing: f64,
@@ -169,7 +169,7 @@ pub(super) struct FeedbackSummary {
     pub(super) lost: u32,
     /// Number of losses. Consecutive losses count once.
     pub(super) loss_runs: u32,
-    /// Number of these losses that met no queue. A policer causes such losses.
+    /// Number of losses that met no queue. Consecutive losses count once. A policer causes such losses.
     pub(super) unqueued_loss_runs: u32,
     /// Number of packets that have arrived although they had been declared lost.
     pub(super) spurious: u32,
@@ -410,13 +410,20 @@ impl Signals {
             let sent = packet.sent;
             let before = index.checked_sub(1).and_then(|index| self.lost.get(index));
             let is_new_run = before.is_none_or(|last| last.unknown || last.number + 1 != number);
-            let delay = self.last_delay.unwrap_or(self.base);
-            summary.loss_runs += u32::from(is_new_run);
-            summary.unqueued_loss_runs += u32::from(is_new_run && delay - self.base <= POLICER_QUEUE_MAX);
-            summary.lost += 1;
+            let delay = self.count_loss(summary, is_new_run);
             let newest = summary.loss.filter(|loss| loss.sent > sent);
             summary.loss = newest.or_else(|| Some(self.loss_at(sent, delay)));
         }
+    }
+
+    /// Counts a lost packet. `is_new_run` is false if the packet before it was lost, too. Returns the last measured
+    /// delay, which the lost packet met, in seconds.
+    fn count_loss(&self, summary: &mut FeedbackSummary, is_new_run: bool) -> f64 {
+        let delay = self.last_delay.unwrap_or(self.base);
+        summary.lost += 1;
+        summary.loss_runs += u32::from(is_new_run);
+        summary.unqueued_loss_runs += u32::from(is_new_run && delay - self.base <= POLICER_QUEUE_MAX);
+        delay
     }
 
     /// Describes a loss. `sent` is the send time of the lost packet, and `delay` is the delay of the packet before it.
@@ -564,13 +571,9 @@ impl Signals {
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
-                    let delay = self.last_delay.unwrap_or(self.base);
                     let is_new_run = last.is_none_or(|last| last.number + 1 != packet.number);
-                    summary.lost += 1;
-                    summary.loss_runs += u32::from(is_new_run);
-                    summary.unqueued_loss_runs += u32::from(is_new_run && delay - self.base <= POLICER_QUEUE_MAX);
+                    newest = Some((packet.sent, self.count_loss(summary, is_new_run)));
                     self.lost.push_back(packet);
-                    newest = Some((packet.sent, delay));
                 }
             }
         }

@@ -219,7 +219,7 @@ fn pictures_of_which_each_leaves_at_once_learn_of_a_cubic_from_how_little_of_its
 }
 
 #[test]
-fn frames_of_one_size_that_come_to_a_cubic_s_queue_have_half_of_their_share() {
+fn most_sources_of_frames_of_one_size_have_half_of_their_share_beside_a_cubic() {
     // Such a source sends at a constant rate, which shows no response. Before `steady` varied the rate, 6 of these 15
     // runs had 0.19 to 0.25 of the fair share. The bound is a fifth of the runs.
     let mut starved = 0;
