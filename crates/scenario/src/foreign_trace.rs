@@ -1,4 +1,4 @@
-//! Files that are given as a trace of a link, and have no values of a link over time. Each has a name and a remedy.
+//! Files of other programs that are not read as a trace of a link. Each has a name and a remedy.
 
 use serde_json::Value as Json;
 
@@ -12,7 +12,7 @@ struct Foreign {
 
 /// How a file of this format is recognised.
 enum Sign {
-    /// The file begins with one of these bytes.
+    /// The file begins with one of these byte sequences.
     Begins(&'static [&'static [u8]]),
     /// The cells of the first line show it.
     Cells(fn(&[&str]) -> bool),
@@ -103,17 +103,17 @@ const FOREIGN: [Foreign; 17] = [
     },
 ];
 
-/// The name and the remedy of a file with these first bytes.
+/// Returns the name and the remedy of a file with these first bytes.
 pub(crate) fn by_bytes(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     found(|sign| matches!(sign, Sign::Begins(magics) if magics.iter().any(|magic| bytes.starts_with(magic))))
 }
 
-/// The name and the remedy of a text whose first line of values has these cells.
+/// Returns the name and the remedy of a text whose first line of values has these cells.
 pub(crate) fn by_cells(cells: &[&str]) -> Option<(&'static str, &'static str)> {
     found(|sign| matches!(sign, Sign::Cells(is) if is(cells)))
 }
 
-/// The name and the remedy of a file with this JSON.
+/// Returns the name and the remedy of a file with this JSON.
 pub(crate) fn by_json(json: &Json) -> Option<(&'static str, &'static str)> {
     found(|sign| matches!(sign, Sign::Json(is) if is(json)))
 }

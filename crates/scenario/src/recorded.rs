@@ -3,7 +3,7 @@
 
 use crate::foreign_trace;
 use crate::table_header::Columns;
-use crate::throughput_log;
+use crate::throughput_log::{self, ThroughputLog};
 use crate::trace_doubts::{Doubt, Table, opportunity_doubts};
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -15,10 +15,10 @@ use steadycast_units::{Span, counted};
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 const MOST_ROWS: usize = 2_000_000;
 /// Maximum duration of a table and of a scenario, in seconds.
-const LONGEST_S: f64 = 30.0 * 86_400.0;
+pub(crate) const LONGEST_S: f64 = 30.0 * 86_400.0;
 /// The largest time, in the year 5138, that is accepted as seconds. A larger number must be in milliseconds or a
 /// smaller unit.
-const LATEST_S: f64 = 1e11;
+pub(crate) const LATEST_S: f64 = 1e11;
 
 /// A property of a link that a file can contain: its rate, delay or loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ impl Quantity {
         }
     }
     /// Returns the largest valid value, and how error messages write it.
-    const fn most(self) -> (f64, &'static str) {
+    pub(crate) const fn most(self) -> (f64, &'static str) {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),
             Self::Delay => (3600.0, "an hour"),
@@ -106,7 +106,8 @@ impl Rows {
 pub enum Recorded {
     /// A Mahimahi trace: the times at which 1500 bytes can leave.
     Opportunities(Arc<[Span]>, Vec<Doubt>),
-    /// The values of a table, or the delays or losses of an AlphaRTC pattern.
+    /// The values of a table, the rates of a log of throughput or of a trace of Sabre, or the delays or losses of an
+    /// AlphaRTC pattern.
     Rows(Rows),
     /// The rates of an AlphaRTC pattern, and which other quantities the pattern contains.
     Pattern(Rows, Vec<Quantity>),
@@ -200,6 +201,34 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Recorded, Fault> {
     }
     let doubts = opportunity_doubts(&all, &numbers, shown);
     Ok(Recorded::Opportunities(all.into(), doubts))
+}
+
+/// Returns an error if a file with this number of values is too long.
+pub(crate) fn check_count(values: usize) -> Result<(), Fault> {
+    if values > MOST_ROWS {
+        return Err((format!("more than {MOST_ROWS} values"), "write a shorter file".to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns the end of a value that begins at `begin` and lasts for this many seconds.
+pub(crate) fn end_of(begin: Span, lasts_s: f64) -> Result<Span, Fault> {
+    if lasts_s > LONGEST_S || begin.as_secs_f64() + lasts_s > LONGEST_S {
+        let remedy = "write a shorter file; its durations are in milliseconds";
+        return Err(("ends more than 30 days after the beginning".to_owned(), remedy.to_owned()));
+    }
+    Ok(begin + Span::from_secs_f64(lasts_s))
+}
+
+/// Returns the member `key` of a JSON object. Returns `None` if the object does not have it. `place` is the object's
+/// place in messages.
+pub(crate) fn member(entry: &Json, key: &str, most: f64, called: &str, place: &str) -> Result<Option<f64>, Fault> {
+    match entry.get(key) {
+        None | Some(Json::Null) => Ok(None),
+        Some(given) => number(&given.to_string(), most, called)
+            .map(Some)
+            .map_err(|(what, remedy)| (format!("{place}.{key}: {what}"), remedy)),
+    }
 }
 
 fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
@@ -303,9 +332,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             let what = "more than 30 days after the first line".into();
             return Err(place((what, "write a shorter table; milliseconds have the header t_ms".into())));
         }
-        if table.values.len() == MOST_ROWS {
-            return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
-        }
+        check_count(table.values.len() + 1).map_err(place)?;
         // Check the range in the column's unit, before the conversion, so that the message contains the number in the
         // file.
         let value = number(value, most / unit, called).map_err(|(what, remedy)| {
@@ -333,8 +360,12 @@ fn throughputs(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fa
     if quantity != Quantity::Rate {
         return Err(without(shown, "log of throughput", quantity));
     }
-    let lines: Vec<(usize, Cow<'_, str>)> = lines(bytes).take(MOST_ROWS).collect();
-    let rows = throughput_log::log(lines.iter().map(|(n, line)| (*n, fields(line).collect())), shown)?;
+    let mut log = ThroughputLog::new(shown);
+    for (n, line) in lines(bytes) {
+        let cells: Vec<&str> = fields(&line).collect();
+        log.add(n, &cells).map_err(|(what, remedy)| (format!("{shown}:{n}: {what}"), remedy))?;
+    }
+    let rows = log.into_rows();
     carries(rows, shown, quantity)
 }
 
@@ -361,9 +392,9 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     if let Some((kind, remedy)) = foreign_trace::by_json(&json) {
         return Err((format!("{shown} is {kind}"), remedy.to_owned()));
     }
-    if let Some(rows) = throughput_log::sabre(&json, shown) {
+    if let Some(list) = throughput_log::sabre_list(&json) {
         return match quantity {
-            Quantity::Rate => carries(rows, shown, quantity).map(Recorded::Rows),
+            Quantity::Rate => carries(throughput_log::sabre(list, shown)?, shown, quantity).map(Recorded::Rows),
             Quantity::Delay | Quantity::Loss => Err(without(shown, "trace of Sabre", quantity)),
         };
     }
@@ -371,18 +402,16 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     else {
         return Err((format!("{shown} has no list uplink.trace_pattern"), form()));
     };
+    check_count(list.len()).map_err(|(what, remedy)| (format!("{shown}: uplink.trace_pattern has {what}"), remedy))?;
     let mut now = Span::ZERO;
     let mut all = [const { Vec::new() }; 3];
     // Use half of the RTT as the one-way delay. The pattern's RTT is in milliseconds.
     let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
     let mut jitter = false;
     for (entry, n) in list.iter().zip(1..) {
-        let value = |key: &str, most: f64, called: &str| match entry.get(key) {
-            None | Some(Json::Null) => Ok(None),
-            Some(given) => number(&given.to_string(), most, called)
-                .map(Some)
-                .map_err(|(what, remedy)| (format!("{shown}: uplink.trace_pattern[{n}].{key}: {what}"), remedy)),
-        };
+        let place = format!("{shown}: uplink.trace_pattern[{n}]");
+        let fault = |(what, remedy): Fault| (format!("{place}: {what}"), remedy);
+        let value = |key: &str, most: f64, called: &str| member(entry, key, most, called, &place);
         for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
             let (most, called) = kind.most();
             // If a step does not contain this quantity, the previous value continues.
@@ -392,9 +421,9 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         }
         jitter |= value("jitter", f64::MAX, "")?.is_some_and(|jitter| jitter > 0.0);
         let Some(lasts) = value("duration", LONGEST_S * 1e3, "30 days")? else {
-            return Err((format!("{shown}: uplink.trace_pattern[{n}] has no duration"), form()));
+            return Err((format!("{place} has no duration"), form()));
         };
-        now += Span::from_secs_f64(lasts / 1e3);
+        now = end_of(now, lasts / 1e3).map_err(fault)?;
     }
     if now.is_zero() {
         return Err((format!("{shown} takes no time"), "write a duration above 0".into()));

@@ -43,6 +43,11 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
 /// constant or can come from a file, as with the keys `rate` and `trace`. If `over` has one of these keys, the other
 /// key is removed.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
+    merge_below("", base, over)
+}
+
+/// Merges two values of the key `parent`.
+fn merge_below(parent: &str, base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
         let text = |i: &Item| i.get(key).and_then(Item::text).map(str::to_owned);
@@ -57,12 +62,17 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         return Item { value: Value::Table(whole), at: over.at.clone() };
     }
     let mut merged = below.clone();
+    let had_trace = has_trace(below);
     drop_replaced(&mut merged, |key| above.iter().any(|(k, _)| k == key), |_| false);
     for (key, item) in above {
         match merged.iter_mut().find(|(k, _)| k == key) {
-            Some((_, old)) => *old = merge(old, item),
+            Some((_, old)) => *old = merge_below(key, old, item),
             None => merged.push((key.clone(), item.clone())),
         }
+    }
+    if had_trace && parent != "back" {
+        let new = [over.get("loop"), over.get("back").and_then(|back| back.get("loop"))];
+        drop_idle_loops(&mut merged, |item| new.iter().flatten().any(|new| new.at == item.at));
     }
     Item { value: Value::Table(merged), at: base.at.clone() }
 }
@@ -71,11 +81,21 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
 /// whether a key gets a new value. Entries for which `keep` is true stay.
 fn drop_replaced(link: &mut Table, is_new: impl Fn(&str) -> bool, keep: impl Fn(&Item) -> bool) {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && is_new(file) || key == *file && is_new(it));
-    let traced = has_trace(link);
     link.retain(|(key, item)| !gone(key) || keep(item));
-    // Remove `loop` with the last trace, because it has no effect without one.
-    if traced && !has_trace(link) {
-        link.retain(|(key, item)| key != "loop" || keep(item));
+}
+
+/// Removes `loop` from both directions of a link whose last trace was removed, because it has no effect without a
+/// trace. Entries for which `keep` is true stay. A direction without a trace of its own may repeat the other one's, so
+/// this must not be called for the table `back` alone.
+fn drop_idle_loops(link: &mut Table, keep: impl Fn(&Item) -> bool) {
+    if has_trace(link) {
+        return;
+    }
+    link.retain(|(key, item)| key != "loop" || keep(item));
+    for (_, back) in link.iter_mut().filter(|(key, _)| key == "back") {
+        if let Value::Table(back) = &mut back.value {
+            back.retain(|(key, item)| key != "loop" || keep(item));
+        }
     }
 }
 
@@ -297,6 +317,11 @@ pub(crate) fn name_of(item: &Item) -> Option<String> {
 }
 
 fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), String> {
+    put_below("", item, keys, value, at)
+}
+
+/// Sets a value below the value of the key `parent`.
+fn put_below(parent: &str, item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), String> {
     let Some((key, rest)) = keys.split_first() else {
         *item = Item { value, at: at.clone() };
         return Ok(());
@@ -315,26 +340,33 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
             }
             // Keep values that `--set` has set, because two assignments that exclude each other are a mistake. Flows,
             // which have a `kind`, also have the keys `rate` and `trace`, but neither replaces the other.
-            if !table.iter().any(|(k, _)| k == "kind") {
+            let has_kind = table.iter().any(|(k, _)| k == "kind");
+            let had_trace = has_trace(table);
+            if !has_kind {
                 drop_replaced(table, |new| new == *key, is_set);
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
                 table.push(((*key).to_owned(), Item { value: Value::Table(Vec::new()), at: at.clone() }));
                 table.len() - 1
             });
-            put(&mut table[place].1, rest, value, at)
+            put_below(key, &mut table[place].1, rest, value, at)?;
+            // Check after the assignment, because it may have removed a trace of the direction `back`.
+            if had_trace && !has_kind && parent != "back" {
+                drop_idle_loops(table, is_set);
+            }
+            Ok(())
         }
         Value::List(list) => {
             let count = list.len();
             // Count from 1, as the paths in error messages do.
             let place = key.parse::<usize>().ok().filter(|n| (1..=count).contains(n));
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
-            put(&mut list[place - 1], rest, value, at)
+            put_below(key, &mut list[place - 1], rest, value, at)
         }
         // Replace a plain value with a table if the path continues below it.
         _ => {
             item.value = Value::Table(Vec::new());
-            put(item, keys, value, at)
+            put_below(parent, item, keys, value, at)
         }
     }
 }

@@ -260,6 +260,8 @@ fn a_heading_without_a_clear_unit_is_refused_with_the_column() {
 #[test]
 fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
     let pattern = |entries: &str| format!("{{\"uplink\": {{\"trace_pattern\": [{entries}]}}}}");
+    let sabre = |entries: &str| format!("[{entries}]").into_bytes();
+    let step = "{\"duration_ms\": 5, \"bandwidth_kbps\": 1}";
     let table = |rows: usize| "0 1\n".repeat(rows);
     for (content, said) in [
         (b"\xd4\xc3\xb2\xa1\0\0".to_vec(), "it is a capture: it says what was sent, not what the link could carry"),
@@ -292,8 +294,44 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"0;1\n1;2\n2,5;3\n".to_vec(), "it:3: \"2,5\" is no number from 0"),
         (b"1606394011 5\n1606394012 5\n1609394012 5\n".to_vec(), "it:3: more than 30 days after the first line"),
         (b"0 1\n1 2000000\n".to_vec(), "it:2: 2000000 is out of range"),
-        (table(2_000_001).into_bytes(), "it:2000001: more than 2000000 lines"),
+        (table(2_000_001).into_bytes(), "it:2000001: more than 2000000 values"),
         (b"{\"uplink\": {\n".to_vec(), "it:2: this is no JSON"),
+        (sabre("{\"duration_ms\": 5, \"bandwidth_kbps\": -5}"), "it: [1].bandwidth_kbps: \"-5\" is no number from 0"),
+        (sabre("{\"duration_ms\": 5, \"bandwidth_kbps\": 1}, 7"), "it: [2] has no bandwidth_kbps"),
+        (sabre("{\"duration_ms\": 0, \"bandwidth_kbps\": 1}"), "it takes no time"),
+        (sabre("{\"duration_ms\": 2.6e9, \"bandwidth_kbps\": 1}"), "it: [1].duration_ms: 2600000000.0 is out of range"),
+        (
+            sabre("{\"duration_ms\": 5, \"bandwidth_kbps\": 2e9}"),
+            "it: [1].bandwidth_kbps: 2000000000.0 is out of range",
+        ),
+        (
+            sabre("{\"duration_ms\": 2e9, \"bandwidth_kbps\": 1}, {\"duration_ms\": 2e9, \"bandwidth_kbps\": 1}"),
+            "it: [2]: ends more than 30 days after the beginning",
+        ),
+        (
+            pattern("{\"duration\": 2e9, \"capacity\": 1}, {\"duration\": 2e9, \"capacity\": 1}").into_bytes(),
+            "it: uplink.trace_pattern[2]: ends more than 30 days after the beginning",
+        ),
+        (b"1453121790 51.03 3.73 40 18446744073710\n".to_vec(), "it:1: ends more than 30 days after the beginning"),
+        (
+            b"1453121790 51.03 3.73 125000000001 1000\n".to_vec(),
+            "it:1: 125000000001 bytes in 1000 ms are more than 1 Tb/s",
+        ),
+        (
+            b"1453121790 51.03 3.73 40 1000\n1463121790 51.03 3.73 40 1000\n".to_vec(),
+            "it:2: more than 30 days after the line before",
+        ),
+        (
+            b"1453121790 51.03 3.73 40 1000\nnan 51.03 3.73 40 1000\n".to_vec(),
+            "it:2: \"nan 51.03 3.73 40 1000\" is no line",
+        ),
+        (b"nan 51.03 3.73 40 1000\n".to_vec(), "it:1: 5 columns where there are 2"),
+        (b"1 51.03 3.73 40 1\n".repeat(2_000_001), "it:2000001: more than 2000000 values"),
+        (sabre(&format!("{step}{}", ", 0".repeat(2_000_000))), "it has more than 2000000 values"),
+        (
+            pattern(&format!("0{}", ", 0".repeat(2_000_000))).into_bytes(),
+            "it: uplink.trace_pattern has more than 2000000",
+        ),
         (b"[1, 2]".to_vec(), "it has no list uplink.trace_pattern"),
         (pattern("").into_bytes(), "it has no list uplink.trace_pattern"),
         (pattern("{\"capacity\": 5}").into_bytes(), "it: uplink.trace_pattern[1] has no duration"),
@@ -315,8 +353,8 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
     }
 }
 
-/// Files of other programs that have no values of a link over time: first lines, what messages call them, and a part of
-/// the remedy.
+/// Files of other programs that are not read as a trace: first lines, what messages call them, and a part of the
+/// remedy.
 const OTHERS: [(&str, &str, &str); 11] = [
     ("+ 0.1 0 2 cbr 1000 ------- 2 0.0 3.1 0 0\n- 0.1 0 2 cbr 1000 ------- 2 0.0 3.1 0 0\n", "of ns-2", "rate = "),
     ("s 10.000000000 _0_ AGT  --- 0 cbr 512 [0 0 0 0] ------- [0:0 1:0 32 0] [0] 0 0\n", "of ns-2", "rate = "),
@@ -407,6 +445,35 @@ proptest! {
         for quantity in [Quantity::Delay, Quantity::Loss] {
             let (what, remedy) = recorded(text.as_bytes(), "it.csv", quantity).unwrap_err();
             prop_assert!(what.contains("is a log of throughput, and has no ") && remedy.contains("as trace"), "{what}");
+        }
+    }
+
+    /// A file of durations is read if its rates and its end are within the limits of tables, and otherwise refused.
+    #[test]
+    fn durations_and_rates_have_the_limits_of_tables(
+        steps in prop::collection::vec((1u64..1 << 10, 0u32..54, 0u64..1 << 10, 0u32..54), 1..6),
+        is_log in any::<bool>(),
+    ) {
+        let scaled = |value: u64, by: u32| value << by.saturating_sub(20);
+        let steps: Vec<(u64, u64)> =
+            steps.iter().map(|(ms, by, bytes, more)| (scaled(*ms, *by), scaled(*bytes, *more))).collect();
+        let mut now = 1_453_121_790_000;
+        let line = |(ms, bytes): &(u64, u64)| {
+            now += ms;
+            if is_log {
+                return format!("{now} 51.03 3.73 {bytes} {ms}\n");
+            }
+            format!("{{\"duration_ms\": {ms}, \"bandwidth_kbps\": {bytes}}},\n")
+        };
+        let text: String = steps.iter().map(line).collect();
+        let text = if is_log { text } else { format!("[{}]", text.trim_end().trim_end_matches(',')) };
+        let rate = |(ms, bytes): &(u64, u64)| *bytes as f64 * if is_log { 8e3 / *ms as f64 } else { 1e3 };
+        let has_length = steps.iter().map(|step| step.0).sum::<u64>() <= 30 * 86_400_000;
+        let has_rates = steps.iter().all(|step| rate(step) <= 1e12) && steps.iter().any(|step| step.1 > 0);
+        let read = read(&text);
+        prop_assert_eq!(read.is_ok(), has_length && has_rates, "{}", text);
+        if let Err((what, remedy)) = read {
+            prop_assert!(what.starts_with("it.csv") && !remedy.is_empty(), "{what}");
         }
     }
 
@@ -778,6 +845,29 @@ const EITHER: [(&str, &str, &str, (&str, &str)); 3] = [
     ("loss", "0.25", "loss_trace", LOSSES),
 ];
 
+#[test]
+fn a_link_that_replaces_the_last_trace_of_the_topology_drops_its_loop() {
+    let of = |looped: [&str; 2], over: &str| {
+        let keys = format!("rate = \"2Mbps\"{}, back = {{ delay_trace = \"delays.csv\"{} }}", looped[0], looped[1]);
+        let text = format!(
+            "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {keys} }}\n[[link]]\nname = \
+             \"bottleneck\"\n{over}\n[[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n"
+        );
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replaced");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(DELAYS.0), DELAYS.1).unwrap();
+        Document::parse(&text, &folder.join("it.toml"))?.check()
+    };
+    for looped in [[", loop = false", ""], ["", ", loop = false"], [", loop = true", ", loop = false"]] {
+        let loaded = of(looped, "back = { delay = \"7ms\" }").unwrap_or_else(|p| panic!("{looped:?}: {p}"));
+        assert_eq!((bottleneck(&loaded).1.delay, &bottleneck(&loaded).1.delay_trace), (Span::millis(7), &None));
+        for over in ["back = { delay = \"7ms\", loop = true }", "loop = true\nback = { delay = \"7ms\" }"] {
+            let said = of(looped, over).map(|_| ()).unwrap_err().to_string();
+            assert!(said.contains("there is no trace to loop"), "{looped:?} {over}: {said}");
+        }
+    }
+}
+
 /// Reads a scenario whose link `bottleneck` has these keys. `place` states how the link is written. Then sets the keys
 /// of `sets`, which are relative to the link.
 fn set_link(place: usize, keys: &str, sets: &[String]) -> Result<Loaded, Problems> {
@@ -809,6 +899,7 @@ proptest! {
     fn set_replaces_a_files_constant_by_a_trace_and_a_trace_by_a_constant(
         (n, to_file, place) in (0..3usize, any::<bool>(), 0..3usize),
         (is_back, has_back_trace, is_looped) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        is_loop_outside in any::<bool>(),
     ) {
         let (constant, value, file, (name, _)) = EITHER[n];
         let (by_value, by_file) = (format!("{constant} = {value}"), format!("{file} = \"{name}\""));
@@ -816,7 +907,8 @@ proptest! {
         let looped = if is_looped { "" } else { ", loop = false" };
         let own = if to_file { "" } else { looped };
         let keys = if is_back {
-            format!("rate = \"2Mbps\", back = {{ {old}{own} }}")
+            let (outside, inside) = if is_loop_outside { (own, "") } else { ("", own) };
+            format!("rate = \"2Mbps\"{outside}, back = {{ {old}{inside} }}")
         } else {
             let traced = format!(", back = {{ delay_trace = \"{}\" }}{looped}", DELAYS.0);
             let back = if has_back_trace { &traced } else { own };
