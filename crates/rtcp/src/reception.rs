@@ -53,6 +53,9 @@ const KNOWN_FRAMES: f64 = 8.0;
 const LARGEST_FRAME_DECAY: f64 = 1.0 - 1.0 / 1_024.0;
 /// An RTP timestamp that is off by more seconds than this belongs to another media clock.
 const TIMESTAMP_JUMP_S: u32 = 5;
+/// One packet lowers [`MediaClock::least_transit`] by at most this part of a second. A forged packet may have a later
+/// timestamp than the source's packets.
+const LARGEST_DECREASE_PARTS: u32 = 10;
 /// The interval at which [`MediaClock::least_transit`] is increased, because the clocks may drift.
 const DRIFT_INTERVAL: Span = Span::secs(1);
 /// The assumed maximum drift of the clocks, as parts of a second in each [`DRIFT_INTERVAL`].
@@ -97,8 +100,12 @@ impl MediaClock {
         let jump = clock_rate.saturating_mul(TIMESTAMP_JUMP_S);
         let transit = now.wrapping_sub(timestamp);
         let above_least = transit.wrapping_sub(self.least_transit) as i32;
-        if above_least < 0 || above_least.unsigned_abs() > jump {
+        if above_least.unsigned_abs() > jump {
             (self.least_transit, self.drifts_since) = (transit, arrival);
+        } else if above_least < 0 {
+            let decrease = above_least.unsigned_abs().min(clock_rate / LARGEST_DECREASE_PARTS);
+            self.least_transit = self.least_transit.wrapping_sub(decrease);
+            self.drifts_since = arrival;
         } else if arrival.since(self.drifts_since) >= DRIFT_INTERVAL {
             let drift = above_least.unsigned_abs().min(clock_rate / DRIFT_PARTS);
             self.least_transit = self.least_transit.wrapping_add(drift);
@@ -125,8 +132,9 @@ impl MediaClock {
     /// with this timestamp.
     ///
     /// No packet is assumed to be delayed by less than all others before it. The timestamp therefore explains a large
-    /// step only if the newest packet was delayed, so that a forged packet can't take one in an undelayed stream. The
-    /// size of the largest frame is added, because all packets of a key frame may be lost at once.
+    /// step only if the newest packet was delayed. In an undelayed stream, a forged packet can skip only a few frames,
+    /// and its timestamp has to be plausible. The size of the largest frame is added, because all packets of a key
+    /// frame may be lost at once.
     fn sent_since(&self, now: u32, timestamp: u32, clock_rate: u32) -> u16 {
         let step = timestamp.wrapping_sub(self.timestamp);
         let possible = now.wrapping_sub(self.least_transit).wrapping_sub(self.timestamp) as i32;
@@ -273,7 +281,8 @@ impl Reception {
     }
 
     /// Returns the largest step of the sequence number that a loss can explain. It depends on the time since the last
-    /// arrival or on the [`MediaClock`], so that a forged packet right after another packet can't take a large step.
+    /// arrival or on the [`MediaClock`]. A forged packet right after another packet can take a large step only if its
+    /// timestamp is plausible, and if the other packet was delayed ([`MediaClock::sent_since`]).
     fn reach(&self, arrival: Time, timestamp: u32) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };

@@ -105,6 +105,25 @@ fn packets_that_are_told_at_once_explain_no_jump() {
     assert_eq!(reception.on_rtp(at(384_000), 119 + 120, 0), Arrived::Stray);
 }
 
+/// A forged packet with a timestamp ahead of the stream's does not let the next one skip many numbers.
+#[test]
+fn a_timestamp_ahead_of_the_stream_explains_no_jump() {
+    // A packet each 4 ms, with a frame of ten packets each 40 ms.
+    let mut reception = Reception::trusting(7, CLOCK);
+    for n in 0..400 {
+        reception.on_rtp(at(u64::from(n) * 4_000), n, u32::from(n / 10) * 3_600);
+    }
+    for ahead_ms in [200, 1_000, 4_900] {
+        let mut reception = reception.clone();
+        let last = 39 * 3_600;
+        assert_eq!(reception.on_rtp(at(1_600_000), 400, last + ahead_ms * 90), Arrived::New(400));
+        // The packet lowers the least delay by 100 ms at most. At four times the mean rate, these are 100 packets.
+        assert_eq!(reception.on_rtp(at(1_600_000), 401, 40 * 3_600), Arrived::New(401));
+        let later = 40 * 3_600 + 4_000 * 90;
+        assert_eq!(reception.clone().on_rtp(at(1_600_100), 401 + 200, later), Arrived::Stray, "{ahead_ms}");
+    }
+}
+
 #[test]
 fn duplicates_are_told_and_make_the_cumulative_loss_negative() {
     let mut reception = fed(&[65534, 65535, 0]);
