@@ -266,7 +266,7 @@ def test_receiver_reports_without_a_dlsr_show_no_place(
         notes = call.read(file, controllers=[])["seen"]["notes"]
         assert not any("before the receiver" in note for note in notes)
         if reports == "sums":
-            assert any("nothing in it shows where it was made" in note for note in notes)
+            assert any("nothing in the capture shows where it was made" in note for note in notes)
             at_receiver = call.read(file, controllers=[], side="receiver")["seen"]["notes"]
             assert not any("where it was made" in note for note in at_receiver)
     else:

@@ -256,6 +256,16 @@ struct Stamps {
     packets: f64,
 }
 
+/// Describes times whose [`clock::spread`] is at most `limit`, which is in nanoseconds.
+fn agreement(points: &[(i64, i64)], limit: i64) -> &'static str {
+    // The spread has no steps, and a step can be one of the path's delay.
+    if clock::spread_with_steps(points).is_some_and(|spread| spread > limit) {
+        "agree to a millisecond, apart from single steps"
+    } else {
+        "agree to a millisecond"
+    }
+}
+
 impl Direction {
     /// Joins departures with arrivals. Also returns the time by which the clock of departures is ahead of the
     /// recording's clock.
@@ -356,8 +366,8 @@ impl Direction {
                 ));
             } else if !is_at_receiver {
                 notes.push(
-                    "nothing in it shows where it was made: what happened behind the capture is not in it, unless it \
-                     was made at the receiver (say --side receiver then)"
+                    "nothing in the capture shows where it was made: if it was not made at the receiver, what happened \
+                     behind it is missing; otherwise say --side receiver"
                         .to_owned(),
                 );
             }
@@ -575,10 +585,14 @@ impl Direction {
         let may_be_at_receiver = !matches!(self.vantage, Vantage::Before { .. });
         if by_stamp.is_empty() && may_be_at_receiver && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
-                "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
-                 arrived, and then nothing says when they left"
+                format!(
+                    "the capture's times and the receiver's {}: it may have been made where packets arrived, and then \
+                     nothing says when they left",
+                    agreement(&delays, SAME_PLACE_NS + coarse)
+                )
             } else {
                 "too few arrivals are reported to show at which end the capture was made: no five seconds have 20"
+                    .to_owned()
             };
             let remedy = "say --side sender if it was made at the sender; else capture there, or send abs-send-time";
             return Err(Problem::at(0, what, remedy));
@@ -727,9 +741,11 @@ impl Direction {
         // variation, the recording may have been made at the sender.
         if spread.is_none_or(|spread| spread <= SAME_PLACE_NS + self.every.as_nanos() as i64) {
             let shown = if spread.is_some() {
-                "its times and the packets' send times agree to a millisecond, as where packets leave"
+                let agreement = agreement(&by_stamp, SAME_PLACE_NS + self.every.as_nanos() as i64);
+                format!("its times and the packets' send times {agreement}, as where packets leave")
             } else {
                 "it has too few packets with send times to show at which end it was made (no five seconds have 20)"
+                    .to_owned()
             };
             let what = format!("{shown}, and nothing in it says when they arrived: {reports}");
             return Err(Problem::at(0, what, format!("{remedy}; say --side receiver if it was made there")));

@@ -37,7 +37,7 @@ const MOST_REQUESTS: usize = 100_000;
 /// other host is near too.
 const LOCAL_RTT: Span = Span::millis(2);
 /// Error of a measured round trip, in nanoseconds. It is due to the resolutions of DLSR and of the capture's times.
-const LEAST_ERROR_NS: i64 = 1_000_000;
+const ROUND_TRIP_ERROR_NS: i64 = 1_000_000;
 
 struct Fragments {
     last: Time,
@@ -90,6 +90,8 @@ struct Sighting {
 ///
 /// A single round trip is wrong if the capture's clock was set within it. So the place follows from the median.
 struct RoundTrips {
+    /// The distance that a note names. Queues behind the capture make the median larger, but not the round trips of
+    /// packets that find these queues empty.
     lower_quartile: Span,
     median: Span,
 }
@@ -98,7 +100,7 @@ impl RoundTrips {
     /// Returns the quartiles of round trips, which are in nanoseconds. Returns `None` if no round trip is possible.
     fn of(mut trips: Vec<i64>) -> Option<Self> {
         // A time less than zero is no round trip: the capture's clock was set within it, or the host counted wrongly.
-        trips.retain(|trip| *trip > -LEAST_ERROR_NS);
+        trips.retain(|trip| *trip > -ROUND_TRIP_ERROR_NS);
         trips.sort_unstable();
         let span = |index: usize| trips.get(index).map(|trip| Span::nanos(trip.max(&0).unsigned_abs()));
         Some(Self { lower_quartile: span(trips.len() / 4)?, median: span(trips.len() / 2)? })

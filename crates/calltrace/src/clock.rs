@@ -132,18 +132,27 @@ fn lasts(part: &[(i64, i64)]) -> bool {
 /// may be this step. So the smaller value counts: the difference in the window, or in the parts before and after this
 /// change.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
+    widest(points, |window| {
+        let step = (1..window.len()).max_by_key(|&k| (window[k].1 - window[k - 1].1).abs()).unwrap_or_default();
+        let (before, after) = window.split_at(step);
+        width(window).min(width(before).max(width(after)))
+    })
+}
+
+/// Returns how much the delays vary within five seconds, as [`spread`] does, but a step counts as a variation.
+pub(crate) fn spread_with_steps(points: &[(i64, i64)]) -> Option<i64> {
+    widest(points, width)
+}
+
+/// Returns the largest result of `width` for windows of five seconds. Returns `None` if no window has enough packets.
+fn widest(points: &[(i64, i64)], width: impl Fn(&[(i64, i64)]) -> i64) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
     let mut sorted = points.to_vec();
     sorted.sort_by_key(|point| point.0);
     let begin = sorted.first().map_or(0, |point| point.0);
     let windows = sorted.chunk_by(|a, b| (a.0 - begin) / WINDOW_NS == (b.0 - begin) / WINDOW_NS);
-    let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
-        let step = (1..window.len()).max_by_key(|&k| (window[k].1 - window[k - 1].1).abs()).unwrap_or_default();
-        let (before, after) = window.split_at(step);
-        width(window).min(width(before).max(width(after)))
-    });
-    widths.max()
+    windows.filter(|window| window.len() >= LEAST_PACKETS).map(width).max()
 }
 
 /// Returns the difference between the 5th and the 95th percentile of the delays, which ignore single late packets.
@@ -208,9 +217,14 @@ mod tests {
             (0..2000).map(|k| (k * 10_000_000, delay(k) * 1_000_000)).collect()
         };
         for by in [-900, -30, 2, 30, 200] {
-            for at in [100, 250, 499, 500, 1_234] {
+            for at in [100, 250, 499, 500, 600, 730, 800, 1_234] {
                 let step = |k: i64| if k >= at { by } else { 0 };
                 assert_eq!(spread(&record(&step)), Some(0), "{by} ms at {at}");
+                // At 500, the step is between two windows, and no window contains it. At 499, it is the last packet of
+                // a window, which is too few for a percentile.
+                let is_within = !matches!(at, 499 | 500);
+                let with_steps = spread_with_steps(&record(&step));
+                assert_eq!(with_steps == Some(i64::abs(by) * 1_000_000), is_within, "{by} ms at {at}: {with_steps:?}");
                 let burst = |k: i64| if (700..760).contains(&k) { 60 - (k - 700) } else { 0 };
                 let queue = spread(&record(&|k| step(k) + burst(k)));
                 assert!(queue >= Some(20_000_000), "{by} ms at {at}: {queue:?}");

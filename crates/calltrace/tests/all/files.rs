@@ -220,12 +220,18 @@ fn a_capture_s_reports_tell_when_its_packets_arrived_over_both_wraps() {
 
 /// A [`capture`] as the receiver makes it: packets arrive 30 ms later, with a jitter of up to 2 ms.
 fn later(capture: &[u8]) -> Vec<u8> {
+    delayed(capture, |_, n| Duration::from_micros(30_000 + n % 5 * 500))
+}
+
+/// Returns a [`capture`] whose records are later. `by` returns how much, from a record's time and index.
+fn delayed(capture: &[u8], by: impl Fn(Duration, u64) -> Duration) -> Vec<u8> {
     let mut bytes = capture.to_vec();
     let (mut at, mut n) = (24, 0);
     while at < bytes.len() {
         let word = |from: usize| u32::from_le_bytes(bytes[from..from + 4].try_into().expect("four bytes"));
         let (secs, nanos, len) = (word(at), word(at + 4), word(at + 8) as usize);
-        let moved = Duration::new(u64::from(secs), nanos) + Duration::from_micros(30_000 + n % 5 * 500);
+        let recorded = Duration::new(u64::from(secs), nanos);
+        let moved = recorded + by(recorded, n);
         bytes[at..at + 4].copy_from_slice(&(moved.as_secs() as u32).to_le_bytes());
         bytes[at + 4..at + 8].copy_from_slice(&moved.subsec_nanos().to_le_bytes());
         (at, n) = (at + 16 + len, n + 1);
@@ -251,6 +257,18 @@ fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     assert!(log.notes.iter().any(|note| note.contains("--key-file left out")), "{:?}", log.notes);
     let other = read(&hidden, Options::default(), Some(&mut |_: &[u8]| None)).unwrap_err();
     assert!(other.what.contains("opens none of its 20"), "{other:?}");
+}
+
+#[test]
+fn a_capture_that_does_not_show_its_end_is_refused_with_a_step_of_the_delay_if_there_is_one() {
+    let refused = |bytes: &[u8]| read(bytes, Options::default(), None).unwrap_err().what;
+    let bytes = capture(400, true, 10);
+    assert!(refused(&bytes).contains("the receiver's agree to a millisecond: it may have been"), "{}", refused(&bytes));
+    for (at_ms, by_ms) in [(2_000, 30), (3_500, 8), (3_000, 200)] {
+        let step = |at: Duration, _| Duration::from_millis(if at.as_millis() < at_ms { 0 } else { by_ms });
+        let what = refused(&delayed(&bytes, step));
+        assert!(what.contains("agree to a millisecond, apart from single steps: it may have been"), "{by_ms}: {what}");
+    }
 }
 
 #[test]
