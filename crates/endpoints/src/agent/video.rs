@@ -986,7 +986,9 @@ impl VideoSink {
             }
             _ => {
                 self.losses.see(counted == 0);
-                self.strays += u64::from(received == Received::Unused(UnusedReason::FarNumber));
+                let is_far = received == Received::Unused(UnusedReason::FarNumber);
+                // The other streams have their own sequence numbers.
+                self.strays += u64::from(is_far && stream == Stream::Media);
             }
         }
     }
