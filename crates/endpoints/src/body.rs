@@ -42,7 +42,8 @@ pub struct Arriving<'a> {
     pub from: AgentIx,
     /// Size of the IP packet.
     pub size: Bytes,
-    /// When the packet was sent. `None` if the packet does not say so, as packets of other programs.
+    /// When the packet was sent. `None` if the packet does not say so, for example in packets of
+    /// other programs.
     pub sent: Option<Time>,
     /// The ECN field on arrival.
     pub ecn: Ecn,

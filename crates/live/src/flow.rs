@@ -158,7 +158,7 @@ impl FlowKeys {
             Some(packet) => format!("a packet of {packet} does not fit into Ethernet's MTU of {MTU}"),
             None => problem.what,
         };
-        Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
+        Problem { what, remedy: format!("take 100 to {} bytes", MTU.get()), ..problem }
     }
 }
 

@@ -415,7 +415,7 @@ impl Session {
         let formats = &self.options.description.unsupported_audio;
         (!formats.is_empty()).then(|| {
             format!(
-                "the sound is not received: its format is {}, and only Opus with its own payload type is supported",
+                "the sound is not received: only Opus with its own payload type is supported; formats: {}",
                 formats.join(", ")
             )
         })
