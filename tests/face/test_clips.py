@@ -61,9 +61,9 @@ def test_a_name_that_is_none_gets_the_nearest_one_and_a_file_goes_before_a_name(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match='did you mean "bunny"'):
         clips.find("buny")
-    Path("city").mkdir()
+    Path("films").mkdir()
     with pytest.raises(UserError, match="this is a folder"):
-        clips.find("city")
+        clips.find("films")
     with pytest.raises(UserError, match="there is no such file, and no clip of this name"):
         clips.find("")
     Path("bunny").touch()

@@ -587,7 +587,7 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     if "\n" in options.what or options.what.startswith("v="):
         text, at = options.what, "the description"
     elif path.suffix == ".sdp" or _is_file(path):
-        with files.readable(path, "name the file that the sender wrote with --sdp"):
+        with files.readable(path, "name the description that the sender wrote"):
             text = path.read_text(encoding="utf-8", errors="replace")
     else:
         at, interface = session.resolved(options.what, interface, tell=tell)
