@@ -94,8 +94,13 @@ class Rows:
 
     def are(self, name: str, *wanted: str) -> npt.NDArray[np.bool_]:
         """Return for each row whether its text in column ``name`` is one of ``wanted``."""
-        places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
-        return np.isin(self.columns[name], places)
+        column = self.columns[name]
+        # For an empty column, `numpy.isin` imports numpy.ma, which takes longer than a short run.
+        found = np.zeros(len(column), dtype=np.bool_)
+        for place, text in enumerate(self.texts[name]):
+            if text in wanted:
+                found |= column == place
+        return found
 
     def plus(self, name: str, column: npt.NDArray[Any]) -> Rows:
         """Return the same rows with an additional column."""
