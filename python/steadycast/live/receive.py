@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from steadycast import files, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.folder import Draft, Json
+from steadycast.hints import named
 from steadycast.live import outlets, session, view
 from steadycast.live.container import Growing, takes_audio
 from steadycast.media import stream
@@ -587,7 +588,7 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
     if "\n" in options.what or options.what.startswith("v="):
         text, at = options.what, "the description"
     elif path.suffix == ".sdp" or _is_file(path):
-        with files.readable(path, "name the description that the sender wrote"):
+        with files.readable(path, f"name the file that the sender wrote{named(' with --sdp', '')}"):
             text = path.read_text(encoding="utf-8", errors="replace")
     else:
         at, interface = session.resolved(options.what, interface, tell=tell)
