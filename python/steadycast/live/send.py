@@ -281,16 +281,15 @@ def _follow(
 def _check_connected(sender: Any, url: str) -> None:
     status = json.loads(sender.status()) or {}
     connection = status.get("browser") or {}
-    why = connection.get("why")
-    if why is None:
-        return
     # Accept that the server closes the connection, because this is a regular end, as a BYE is.
-    if not status["packets"] and connection["end"] == "failed":
+    if connection.get("end") != "failed":
+        return
+    why = connection["why"]
+    if not status["packets"]:
         remedy = "see that UDP is not blocked, and that the server names addresses that are reached"
         raise ServerFailedError(url, why, remedy)
-    if connection["end"] == "failed":
-        problem = f"the connection was lost: {why}"
-        raise ServerFailedError(url, problem, "see that the server runs, then send again")
+    problem = f"the connection was lost: {why}"
+    raise ServerFailedError(url, problem, "see that the server runs, then send again")
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:

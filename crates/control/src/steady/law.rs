@@ -331,10 +331,9 @@ impl Law {
         // Count only packets that were sent after the last cut. Earlier losses do not show that the lower rate is too
         // high.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
-        let (packets, share, _) = signals.loss_shares(now, since_cut);
-        // A short queue that overflows may lose as many packets as a policer. START sends up to twice what the path
-        // carries, and often overflows such a queue.
-        let runs = signals.unqueued_loss_share(now, since_cut);
+        // Runs of losses count only without a queue. A short queue that overflows may lose as many packets as a
+        // policer. START sends up to twice what the path carries, and often overflows such a queue.
+        let (packets, share, runs) = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
         self.trial =
             self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.evaluate_trial(input, trial));

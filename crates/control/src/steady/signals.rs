@@ -181,12 +181,11 @@ pub(super) struct FeedbackSummary {
     pub(super) trains: Vec<Train>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct ReportCounts {
     at: f64,
     arrived: u32,
     lost: u32,
-    loss_runs: u32,
     unqueued_loss_runs: u32,
 }
 
@@ -361,8 +360,8 @@ impl Signals {
             self.reorder_window *= libm::exp2((last.at - now) / REORDER_WINDOW_HALF_LIFE);
         }
         self.detect_losses(&mut summary);
-        let FeedbackSummary { arrived, lost, loss_runs, unqueued_loss_runs, .. } = summary;
-        let counts = ReportCounts { at: now, arrived, lost, loss_runs, unqueued_loss_runs };
+        let FeedbackSummary { arrived, lost, unqueued_loss_runs, .. } = summary;
+        let counts = ReportCounts { at: now, arrived, lost, unqueued_loss_runs };
         self.reports.push_back(counts);
         self.rates.push_back((now, rate));
         drop_old(&mut self.reports, |report| report.at < now - REPORT_HISTORY);
@@ -392,8 +391,7 @@ impl Signals {
         summary.spurious += 1;
         if let Some(report) = self.reports.iter_mut().rev().find(|report| report.lost > 0) {
             report.lost -= 1;
-            report.loss_runs = report.loss_runs.min(report.lost);
-            report.unqueued_loss_runs = report.unqueued_loss_runs.min(report.loss_runs);
+            report.unqueued_loss_runs = report.unqueued_loss_runs.min(report.lost);
         }
         Some(packet)
     }
@@ -697,29 +695,15 @@ impl Signals {
     }
 
     /// Returns three values for the last `span` seconds (at most 3 s). The first is the number of reported packets, and
-    /// the second is the fraction of lost packets. The third is the same fraction if consecutive losses count once.
+    /// the second is the fraction of lost packets. The third is the fraction of packets that were lost without a queue,
+    /// if consecutive losses count once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
-        let ReportCounts { arrived, lost, loss_runs, .. } = self.counts(now, span);
-        let share = |of: u32| f64::from(of) / f64::from((arrived + lost).max(1));
-        (arrived + lost, share(lost), share(loss_runs))
-    }
-
-    /// Returns the fraction of packets that were lost without a queue in the last `span` seconds (at most 3 s).
-    /// Consecutive losses count once.
-    pub(super) fn unqueued_loss_share(&self, now: f64, span: f64) -> f64 {
-        let ReportCounts { arrived, lost, unqueued_loss_runs, .. } = self.counts(now, span);
-        f64::from(unqueued_loss_runs) / f64::from((arrived + lost).max(1))
-    }
-
-    /// Returns the sums of the counts of the reports in the last `span` seconds.
-    fn counts(&self, now: f64, span: f64) -> ReportCounts {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
-        recent.fold(ReportCounts { at: now, ..ReportCounts::default() }, |sum, report| ReportCounts {
-            arrived: sum.arrived + report.arrived,
-            lost: sum.lost + report.lost,
-            loss_runs: sum.loss_runs + report.loss_runs,
-            unqueued_loss_runs: sum.unqueued_loss_runs + report.unqueued_loss_runs,
-            ..sum
-        })
+        let sum = |(packets, lost, runs), report: &ReportCounts| {
+            (packets + report.arrived + report.lost, lost + report.lost, runs + report.unqueued_loss_runs)
+        };
+        let (packets, lost, runs) = recent.fold((0, 0, 0), sum);
+        let share = |of: u32| f64::from(of) / f64::from(packets.max(1));
+        (packets, share(lost), share(runs))
     }
 }
