@@ -12,7 +12,7 @@ import pytest
 import steadycast as sc
 
 from tests.api.conftest import LINK, ROOT, TCP, VIDEO
-from tests.conftest import command, ran, until
+from tests.conftest import Say, command, ran, until
 from validation.guest import BUILT, SCENARIOS, Aimd, built, sha256
 
 EXAMPLES = ROOT / "examples" / "any-language"
@@ -107,7 +107,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(kind: str, tmp_path: Path) -> None:
+def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(
+    kind: str, tmp_path: Path, say: Say
+) -> None:
     text, name, problem, remedy = WRONG[kind]
     if text is not None:
         named = law(tmp_path, text)
@@ -115,12 +117,11 @@ def test_a_wrong_program_stops_the_run_with_one_line_and_no_folder(kind: str, tm
             (tmp_path / "law.py").chmod(0o644)
         name = name or named
     written(tmp_path, name)
-    words = command("run", "small.toml", "-o", "out")
-    done = ran(words, cwd=tmp_path, code=2)
-    assert done.stderr.count("\n") == 1
-    assert problem in done.stderr
-    assert remedy in done.stderr
-    assert "exec:./" in done.stderr
+    said = say("run", "small.toml", "-o", "out", code=2)
+    assert said.err.count("\n") == 1
+    assert problem in said.err
+    assert remedy in said.err
+    assert "exec:./" in said.err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.part").exists()
 

@@ -16,7 +16,7 @@ from steadycast.core import core
 from steadycast.loading import load
 
 from tests.api.conftest import ROOT
-from tests.conftest import command, ran
+from tests.conftest import Say
 
 FILE = ROOT / "examples" / "switching.py"
 PAGE = ROOT / "docs" / "switching-rule.md"
@@ -190,17 +190,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_rule_stops_the_run_with_one_line_and_no_folder(kind: str, tmp_path: Path) -> None:
+def test_a_wrong_rule_stops_the_run_with_one_line_and_no_folder(kind: str, tmp_path: Path, say: Say) -> None:
     text, name, problem, remedy = WRONG[kind]
     if text is not None:
         (tmp_path / "rule.py").write_text(text)
     name = name or f"exec:{sys.executable} rule.py"
     (tmp_path / "rungs.toml").write_text(drawn(1, "steady", name))
-    done = ran(command("run", "rungs.toml", "-o", "out"), cwd=tmp_path, code=2)
-    assert done.stderr.count("\n") == 1
-    assert problem in done.stderr
-    assert remedy in done.stderr
-    assert name in done.stderr or "rule.py" in done.stderr
+    said = say("run", "rungs.toml", "-o", "out", code=2)
+    assert said.err.count("\n") == 1
+    assert problem in said.err
+    assert remedy in said.err
+    assert name in said.err or "rule.py" in said.err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.part").exists()
 
@@ -219,7 +219,7 @@ def test_a_wrong_rule_stops_the_run_with_one_line_and_no_folder(kind: str, tmp_p
     ],
 )
 def test_a_name_that_is_no_rule_is_refused_at_its_line(
-    old: str, new: str, problem: str, remedy: str, tmp_path: Path
+    old: str, new: str, problem: str, remedy: str, tmp_path: Path, say: Say
 ) -> None:
     path = tmp_path / "rungs.toml"
     path.write_text(drawn(1, "steady", "hysteresis").replace(old, new))
@@ -228,10 +228,10 @@ def test_a_name_that_is_no_rule_is_refused_at_its_line(
         .splitlines()
         .index(next(t for t in path.read_text().splitlines() if "switching" in t))
     )
-    done = ran(command("check", "rungs.toml"), cwd=tmp_path, code=2)
-    assert f"rungs.toml:{line + 1}" in done.stderr
-    assert problem in done.stderr
-    assert remedy in done.stderr
+    said = say("check", "rungs.toml", code=2)
+    assert f"rungs.toml:{line + 1}" in said.err
+    assert problem in said.err
+    assert remedy in said.err
 
 
 def test_what_a_rule_writes_to_stderr_stands_in_a_file_of_its_own(tmp_path: Path) -> None:

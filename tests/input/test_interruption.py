@@ -16,7 +16,7 @@ from tests.conftest import bounded, command, started
 
 SCENARIO = """
 name = "long"
-duration = "8s"
+duration = "3s"
 [topology]
 shape = "dumbbell"
 bottleneck = { rate = "20Mbps", delay = "10ms" }
@@ -70,7 +70,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
         # Three in a run that would last minutes, and two near the end of a run, while it writes or draws.
         endless = number < 3
         folder = tmp_path / str(number)
-        with bounded(start(folder, SCENARIO.replace("8s", "9999s") if endless else SCENARIO)) as run:
+        with bounded(start(folder, SCENARIO.replace("3s", "9999s") if endless else SCENARIO)) as run:
             time.sleep(chance.uniform(1.0, 3.0) if endless else lasts * chance.uniform(0.5, 1.0))
             os.kill(run.pid, blow)
             _, said = run.communicate(timeout=60)
