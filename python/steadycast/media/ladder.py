@@ -1,5 +1,6 @@
 """A ladder: one clip, encoded at every quantizer. Any GOP can be followed by the next GOP of another quantizer."""
 
+import itertools
 import json
 import os
 import re
@@ -228,10 +229,15 @@ class _Coded:
         return np.diff(self.rung.offsets).astype(np.uint32)
 
     def is_row_of(self, table: FrameTable) -> bool:
+        return len(self.kinds) == len(table.kinds) and self.begins(table)
+
+    def begins(self, table: FrameTable) -> bool:
+        """Whether the table begins with these frames."""
+        count = len(self.kinds)
         return (
-            np.array_equal(self.kinds, table.kinds)
-            and np.array_equal(self.display, table.display)
-            and np.array_equal(self.sizes, table.sizes[table.row(self.rung.q)])
+            np.array_equal(self.kinds, table.kinds[:count])
+            and np.array_equal(self.display, table.display[:count])
+            and np.array_equal(self.sizes, table.sizes[table.row(self.rung.q)][:count])
         )
 
 
@@ -284,12 +290,11 @@ def encode_ladder(
     if made is None:
         if progress is not None:
             progress("reading pictures", 0, 1)
-        raw = load_raw()
-        made = _known(facts, raw, kind, source.label)
+        made = _known(facts, source, kind)
         if made is not None:
             _store(path, *made)
         else:
-            made = _encode(raw, kind, facts, source.label, path, progress)
+            made = _encode(load_raw(), kind, facts, source.label, path, progress)
     table, about = made
     width, height, warnings = int(about["width"]), int(about["height"]), tuple(map(str, about["warnings"]))
     return Ladder(table, kind, width, height, between, warnings, load_raw, facts, path)
@@ -639,16 +644,20 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
         return None
 
 
-def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
+def _known(facts: About, source: Source, codec: Codec) -> tuple[FrameTable, About] | None:
     """Return the precomputed frame sizes, or `None` if they do not apply.
 
-    They apply if they were computed with the same settings, and if this encoder produces the same coarsest rung.
+    They apply if they were computed with the same settings, and if this encoder encodes the first group of pictures to
+    the same sizes at the coarsest quantizer. `Ladder.need` compares all sizes of the quantizers that it encodes.
     """
-    for found in (_load(place, label) for place in KNOWN):
+    for found in (_load(place, source.label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):
             table = found[0]
+            pictures = source.pictures(facts["size"], facts["fps"])
+            samples = np.stack(list(itertools.islice(pictures.frames, table.gop)))
+            raw = RawVideo(pictures.width, pictures.height, pictures.fps, samples, pictures.warnings)
             probe = _encode_rung(raw, codec, facts["bframes"], table.gop, table.qs[-1], Event())
-            return found if probe.is_row_of(table) else None
+            return found if probe.begins(table) else None
     return None
 
 
