@@ -655,7 +655,7 @@ def _known(facts: About, source: Source, codec: Codec) -> tuple[FrameTable, Abou
             table = found[0]
             pictures = source.pictures(facts["size"], facts["fps"])
             samples = np.stack(list(itertools.islice(pictures.frames, table.gop)))
-            raw = RawVideo(pictures.width, pictures.height, pictures.fps, samples, pictures.warnings)
+            raw = RawVideo(pictures.width, pictures.height, pictures.fps, samples, tuple(pictures.warnings))
             probe = _encode_rung(raw, codec, facts["bframes"], table.gop, table.qs[-1], Event())
             return found if probe.begins(table) else None
     return None
