@@ -154,22 +154,10 @@ pub enum Expiry {
     SendFeedback,
     /// Send the BYE and leave the session.
     SendBye,
-    /// Send nothing yet. The timer expires again at this time.
-    Rearm(Time),
+    /// Send nothing yet. The timer expires again at the time that [`Timer::next`] returns.
+    Rearm,
     /// Skip this regular report, because the previous one is too recent (AVPF).
     Suppress,
-}
-
-/// When feedback is sent that was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Early {
-    /// The feedback is sent in an early packet at this time, unless feedback of another member makes it redundant.
-    At(Time),
-    /// The feedback is sent with the regular packet, which is due at this time.
-    WithRegular(Time),
-    /// The feedback is not sent, because it would be too late to be useful, or because this participant leaves the
-    /// session.
-    TooLate,
 }
 
 /// How a member leaves the session.
@@ -179,7 +167,7 @@ pub enum Leave {
     Now,
     /// Send the BYE when the timer expires. Until then, the interval depends on the number of BYEs instead of the
     /// number of members (RFC 3550, section 6.3.7).
-    AtExpiry(Time),
+    AtExpiry,
     /// Leave without a BYE, because this member has never sent a packet.
     Silently,
 }
@@ -218,13 +206,8 @@ const T_RR_SHARE_MAX: f64 = 1.5;
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// Creates the timer of a participant that joins now. Uses the defaults of the profile.
-    pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
-        Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
-    }
-
-    /// Creates the timer of a participant that joins now, with this configuration.
-    pub fn with_config(config: TimerConfig, chance: Chance, now: Time) -> Self {
+    /// Creates the timer of a participant that joins now.
+    pub fn new(config: TimerConfig, chance: Chance, now: Time) -> Self {
         let mut timer = Self {
             config,
             chance,
@@ -263,7 +246,7 @@ impl Timer {
             return self.send_early();
         }
         if now < self.tn {
-            return Expiry::Rearm(self.next());
+            return Expiry::Rearm;
         }
         // Reconsider the timer, because many members may have joined at the same time (RFC 3550, section 6.3.6).
         let census = self.counted(census);
@@ -272,7 +255,7 @@ impl Timer {
         if reconsidered > now {
             self.t_rr = reconsidered.since(self.tp);
             self.tn = reconsidered;
-            return Expiry::Rearm(self.next());
+            return Expiry::Rearm;
         }
         if self.leaving.is_some() {
             (self.tn, self.early) = (Time::NEVER, None);
@@ -354,32 +337,32 @@ impl Timer {
         self.avg_size = bye.as_f64();
         self.t_rr = self.draw(&Census::alone());
         self.tn = now + self.t_rr;
-        Leave::AtExpiry(self.tn)
+        Leave::AtExpiry
     }
 
     /// Requests that feedback is sent. The feedback is useless once the time `useful` has passed (RFC 4585, section
     /// 3.5.2). With AVPF, it may be sent before the next regular report. With other profiles, it is sent in that
     /// report.
-    pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
+    ///
+    /// Returns false if the feedback is not sent, because it would be too late to be useful, or because this
+    /// participant leaves the session.
+    pub fn request_early(&mut self, now: Time, useful: Span) -> bool {
         self.request(now, useful, None)
     }
 
     /// Requests that feedback is sent, like [`Timer::request_early`], but without dithering. This is for feedback whose
     /// suppression timer has expired (RFC 5401).
-    pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
+    pub fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
         self.request(now, useful, Some(Span::ZERO))
     }
 
-    fn request(&mut self, now: Time, useful: Span, dither: Option<Span>) -> Early {
+    fn request(&mut self, now: Time, useful: Span, dither: Option<Span>) -> bool {
         if self.leaving.is_some() || self.tn == Time::NEVER {
-            return Early::TooLate;
+            return false;
         }
         // If a packet is already scheduled, it also carries this feedback.
-        if let Some(early) = self.early {
-            return Early::At(early);
-        }
-        if self.feedback_waits {
-            return Early::WithRegular(self.tn);
+        if self.early.is_some() || self.feedback_waits {
+            return true;
         }
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
@@ -387,31 +370,22 @@ impl Timer {
         // Wait for the regular packet if an early packet could not be sent before it (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
-            return Early::WithRegular(self.tn);
+            return true;
         }
         // Only one early packet may be sent between two regular packets. Further feedback waits for the regular packet.
         // If it would be useless by then, it is dropped (RFC 4585, section 3.5.2).
         if !self.allow_early {
-            if self.tn.since(now) >= useful {
-                return Early::TooLate;
-            }
-            self.feedback_waits = true;
-            return Early::WithRegular(self.tn);
+            self.feedback_waits = self.tn.since(now) < useful;
+            return self.feedback_waits;
         }
-        let at = now + dither.scale(self.chance.unit());
-        self.early = Some(at);
-        Early::At(at)
+        self.early = Some(now + dither.scale(self.chance.unit()));
+        true
     }
 
     /// Cancels the feedback that was requested, because another member has sent it.
     pub fn cancel_early(&mut self) {
         self.early = None;
         self.feedback_waits = false;
-    }
-
-    /// Returns whether early feedback may be requested now.
-    pub const fn allows_early(&self) -> bool {
-        self.allow_early
     }
 
     /// Returns how long a member has to be silent until it times out. This is 5 · Td, where Td is the interval of a
@@ -440,11 +414,6 @@ impl Timer {
     /// and includes IP and UDP headers.
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
-    }
-
-    /// Returns the mean size of RTCP packets in bytes, including IP and UDP headers.
-    pub const fn avg_size(&self) -> f64 {
-        self.avg_size
     }
 
     /// Returns the inputs from which the interval is computed at present.

@@ -6,6 +6,6 @@ pub mod interval;
 pub mod members;
 pub mod reception;
 
-pub use interval::{Early, Expiry, IntervalInputs, Leave, Profile, Timer, TimerConfig};
+pub use interval::{Expiry, IntervalInputs, Leave, Profile, Timer, TimerConfig};
 pub use members::{Census, Conflict, Members, Origin, SourceStatus};
-pub use reception::{Arrived, Interval, Reception};
+pub use reception::{Arrived, Reception};

@@ -68,7 +68,6 @@ struct Member {
     last_packet: Time,
     /// When the last media packet arrived. `None` if the source is not a sender.
     sent: Option<Time>,
-    cname: Option<Box<str>>,
     state: State,
 }
 
@@ -108,8 +107,6 @@ pub struct Members {
     senders: u32,
     /// The addresses that have used our SSRC. Each has the time at which its last packet arrived.
     conflicts: BTreeMap<Origin, Time>,
-    /// The number of packets from sources for which there was no room.
-    refused: u64,
     sample: Option<Sample>,
     /// The SSRCs in the table that are not in the sample. An SSRC that is neither in this set nor in the sample is not
     /// in the table, so it needs no look-up.
@@ -223,11 +220,6 @@ impl Members {
         self.reported_receivers
     }
 
-    /// Returns the SSRC of this participant.
-    pub const fn own(&self) -> u32 {
-        self.own
-    }
-
     /// Changes this participant's SSRC after a collision.
     pub fn renew(&mut self, own: u32) {
         self.forget(own);
@@ -271,20 +263,9 @@ impl Members {
         self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// Handles a CNAME, which makes its source a member. Stores at most 255 bytes of the CNAME.
-    pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
-        let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
-        if matches!(status, SourceStatus::Member | SourceStatus::Joined)
-            && let Some(member) = self.table.get_mut(&ssrc)
-        {
-            // Cut the text at a character boundary. RTCP limits a CNAME to 255 bytes.
-            let end = (0..=cname.len().min(255)).rev().find(|&end| cname.is_char_boundary(end));
-            let cname = &cname[..end.unwrap_or(0)];
-            if member.cname.as_deref() != Some(cname) {
-                member.cname = Some(cname.into());
-            }
-        }
-        status
+    /// Handles a CNAME that a source has sent, which makes the source a member.
+    pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin) -> SourceStatus {
+        self.observe(now, ssrc, from, PacketKind::Rtcp, true)
     }
 
     /// Returns whether `from` is the address of the source. Also returns true if the source is unknown.
@@ -382,34 +363,9 @@ impl Members {
         Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
-    /// Returns the SSRCs of the other members, in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.table.iter().filter(|(_, member)| member.state == State::Proven).map(|(&ssrc, _)| ssrc)
-    }
-
     /// Returns whether `ssrc` is the SSRC of another member.
     pub fn contains(&self, ssrc: u32) -> bool {
         self.table.get(&ssrc).is_some_and(|member| member.state == State::Proven)
-    }
-
-    /// Returns the CNAME of a member, if it is known.
-    pub fn cname(&self, ssrc: u32) -> Option<&str> {
-        self.table.get(&ssrc)?.cname.as_deref()
-    }
-
-    /// Returns the number of entries. Sources that are not members count too.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Returns whether the table has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
-    /// Returns the number of packets that were refused because there was no room for their source.
-    pub const fn refused(&self) -> u64 {
-        self.refused
     }
 
     fn observe(&mut self, now: Time, ssrc: u32, from: Origin, kind: PacketKind, proves: bool) -> SourceStatus {
@@ -431,8 +387,7 @@ impl Members {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // Let the first media packet determine the address, because RTCP is easy to forge. Discard the earlier
-            // CNAME.
+            // Let the first media packet determine the address, because RTCP is easy to forge.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
@@ -440,7 +395,7 @@ impl Members {
             }
             self.addresses.leave(member.from);
             self.addresses.enter(from);
-            (member.from, member.cname) = (from, None);
+            member.from = from;
         }
         member.has_media |= media;
         let status = match member.state {
@@ -463,7 +418,6 @@ impl Members {
 
     fn admit(&mut self, now: Time, ssrc: u32, from: Origin, kind: PacketKind, proven: bool) -> SourceStatus {
         if self.addresses.of(from) >= Self::PER_ADDRESS {
-            self.refused += 1;
             return SourceStatus::Refused;
         }
         loop {
@@ -478,7 +432,6 @@ impl Members {
             if let Some((_, earliest)) = self.uncounted.pop_first() {
                 self.remove(earliest);
             } else if !self.halve_sample() {
-                self.refused += 1;
                 return SourceStatus::Refused;
             }
         }
@@ -490,7 +443,7 @@ impl Members {
             self.outside_sample.push(ssrc);
         }
         self.addresses.enter(from);
-        let member = Member { from, has_media, last_packet: now, sent, cname: None, state };
+        let member = Member { from, has_media, last_packet: now, sent, state };
         self.table.insert(ssrc, Box::new(member));
         if proven {
             self.proven += 1;

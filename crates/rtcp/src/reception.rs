@@ -22,19 +22,6 @@ pub enum Arrived {
     Stray,
 }
 
-/// Packet counts between two reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Interval {
-    /// Number of packets that were sent, as computed from the sequence numbers.
-    pub expected: u64,
-    /// Number of packets that arrived, including duplicates and reordered packets.
-    pub received: u64,
-    /// `expected` minus `received`, or 0 if this is negative.
-    pub lost: u64,
-    /// Lost packets as a share of the expected packets, from 0 to 1.
-    pub fraction: f64,
-}
-
 /// After a silence of this length, the next sequence number may be up to [`MAX_DROPOUT`] ahead, whatever the packet
 /// rate is.
 const PAUSE: Span = Span::millis(500);
@@ -181,7 +168,6 @@ pub struct Reception {
     jitter: f64,
     expected_prior: u64,
     received_prior: u64,
-    interval: Interval,
     sender_report: Option<(Time, u32)>,
 }
 
@@ -337,7 +323,6 @@ impl Reception {
         (self.expected_prior, self.received_prior) = (self.expected(), self.received);
         let lost = expected.saturating_sub(received);
         let fraction = if expected == 0 { 0.0 } else { lost as f64 / expected as f64 };
-        self.interval = Interval { expected, received, lost, fraction };
         // Set both fields to 0 if no sender report has arrived (RFC 3550, section 6.4.1).
         let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
         Some(ReportBlock {
@@ -352,17 +337,9 @@ impl Reception {
         })
     }
 
-    /// Returns the packet counts that the latest report block covers.
-    pub const fn interval(&self) -> Interval {
-        self.interval
-    }
     /// Returns the SSRC of the source.
     pub const fn ssrc(&self) -> u32 {
         self.ssrc
-    }
-    /// Returns whether the source has passed its probation (RFC 3550, appendix A.1).
-    pub const fn is_valid(&self) -> bool {
-        self.seq.is_valid()
     }
     /// Returns the number of packets from the first to the newest sequence number.
     pub const fn expected(&self) -> u64 {
@@ -386,12 +363,7 @@ impl Reception {
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Returns the interarrival jitter in ticks of the RTP clock. For each packet, J += (|D| − J)/16 (RFC 3550,
-    /// appendix A.8).
-    pub const fn jitter_ticks(&self) -> f64 {
-        self.jitter
-    }
-    /// Returns the interarrival jitter as a duration.
+    /// Returns the interarrival jitter. For each packet, J += (|D| − J)/16 (RFC 3550, appendix A.8).
     pub fn jitter(&self) -> Span {
         Span::from_secs_f64(self.jitter / f64::from(self.clock_rate.max(1)))
     }

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use steadycast_control::promise::WITHIN_MTU;
 use steadycast_control::{Check, Wake};
-use steadycast_rtcp::{
-    Census, Conflict, Early, Expiry, Leave, Members, Origin, Profile, SourceStatus, Timer, TimerConfig,
-};
+use steadycast_rtcp::{Census, Conflict, Expiry, Leave, Members, Origin, Profile, SourceStatus, Timer, TimerConfig};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
@@ -172,7 +170,7 @@ impl Participant {
         // random number, so use the lower half as the key.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
-        let mut timer = Timer::with_config(config, chance.clone(), now);
+        let mut timer = Timer::new(config, chance.clone(), now);
         timer.on_source(now, source, &Census::alone());
         Self {
             members: Members::sampled(identity.ssrc, key, capacity).authenticated(settings.authenticated),
@@ -223,9 +221,10 @@ impl Participant {
     }
 
     pub(crate) fn group_size(&self) -> GroupSize {
-        let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
+        let census = self.census();
+        let average = (self.timer.inputs(&census).avg_size - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
         // Subtract the source, because it is not a receiver.
-        GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
+        GroupSize { average: average as u16, receivers: census.members.saturating_sub(1) }
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -248,21 +247,11 @@ impl Participant {
             self.expire_members(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
-                Expiry::Rearm(_) | Expiry::Suppress => {}
+                Expiry::Rearm | Expiry::Suppress => {}
                 expiry => return Some(expiry),
             }
         }
         None
-    }
-
-    /// Requests early feedback. Returns false if the feedback would be sent later than `useful` from now.
-    pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
-        self.timer.request_early(now, useful) != Early::TooLate
-    }
-
-    /// Requests early feedback that has already been delayed at random. Otherwise like [`Participant::request_early`].
-    pub(crate) fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
-        self.timer.request_dithered(now, useful) != Early::TooLate
     }
 
     fn expire_members(&mut self, now: Time) {
@@ -341,8 +330,8 @@ impl Participant {
                     hear(*ssrc, &mut |members| members.on_rtcp(now, *ssrc, from));
                 }
                 Packet::Sdes { chunks } => {
-                    for (ssrc, cname) in chunks {
-                        hear(*ssrc, &mut |members| members.on_cname(now, *ssrc, from, cname));
+                    for (ssrc, _) in chunks {
+                        hear(*ssrc, &mut |members| members.on_cname(now, *ssrc, from));
                     }
                 }
                 _ => {}
@@ -412,7 +401,7 @@ impl Participant {
                 let census = self.census();
                 match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
                     Leave::Now => true,
-                    Leave::AtExpiry(_) => {
+                    Leave::AtExpiry => {
                         self.farewell = Farewell::Waits;
                         false
                     }

@@ -1089,7 +1089,7 @@ impl Receiver {
             return;
         }
         // The requester has already delayed the request at random, so RTCP's timer must not delay it at random again.
-        parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
+        parity.scheduled = self.participant.timer.request_dithered(now, parity.requester.useful(now, group));
         if !parity.scheduled {
             parity.not_before = self.participant.timer.next();
         }
@@ -1131,7 +1131,7 @@ impl Receiver {
         else {
             return;
         };
-        pending_key_frame.scheduled = self.participant.request_early(now, KEY_FRAME_REQUEST_USEFUL);
+        pending_key_frame.scheduled = self.participant.timer.request_early(now, KEY_FRAME_REQUEST_USEFUL);
         if !pending_key_frame.scheduled {
             pending_key_frame.at = self.participant.timer.next().max(now);
         }
@@ -1164,7 +1164,7 @@ impl Receiver {
             return;
         }
         // If early feedback is not possible, the request waits for the next regular report.
-        repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
+        repair.scheduled = self.participant.timer.request_early(now, repair.requester.useful(now));
         if !repair.scheduled {
             repair.not_before = self.participant.timer.next();
         }

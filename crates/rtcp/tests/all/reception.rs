@@ -25,7 +25,6 @@ fn a_loss_of_one_in_four_is_64_of_256_and_only_of_its_interval() {
     reception.on_rtp(Time::ZERO, 8, 0);
     let block = reception.report_block(Time::ZERO).unwrap();
     assert_eq!((block.fraction, block.cumulative_lost, block.highest_seq), (64, 2, 8));
-    assert_eq!(reception.interval().fraction, 0.25);
     reception.on_rtp(Time::ZERO, 9, 0);
     let block = reception.report_block(Time::ZERO).unwrap();
     assert_eq!((block.fraction, block.cumulative_lost), (0, 2));
@@ -35,15 +34,13 @@ fn a_loss_of_one_in_four_is_64_of_256_and_only_of_its_interval() {
 fn nothing_is_said_of_a_source_on_probation() {
     let mut reception = fed(&[1]);
     assert_eq!(reception.report_block(Time::ZERO), None);
-    assert!(!reception.is_valid());
 }
 
 #[test]
 fn an_interval_without_packets_has_no_loss() {
     let mut reception = fed(&[1, 2]);
     reception.report_block(Time::ZERO);
-    let block = reception.report_block(Time::ZERO).unwrap();
-    assert_eq!((block.fraction, reception.interval().expected), (0, 0));
+    assert_eq!(reception.report_block(Time::ZERO).unwrap().fraction, 0);
 }
 
 #[test]
@@ -164,7 +161,6 @@ fn a_steady_stream_has_no_jitter_and_an_alternating_one_goes_to_its_difference()
         shaken.on_rtp(at(us + u64::from(i % 2) * 5_000), i as u16, ts);
     }
     assert_eq!(steady.jitter(), Span::ZERO);
-    assert!((449.99..450.01).contains(&shaken.jitter_ticks()), "{}", shaken.jitter_ticks());
     assert!((4.9999..5.0001).contains(&shaken.jitter().as_millis_f64()));
     let block = shaken.report_block(at(0)).unwrap();
     assert!((449..=450).contains(&block.jitter));
@@ -176,7 +172,7 @@ fn one_jump_adds_a_sixteenth_of_it() {
     reception.on_rtp(at(0), 0, 0);
     reception.on_rtp(at(40_000), 1, 3600);
     reception.on_rtp(at(60_000), 2, 7200); // 20 ms too early: 1800 ticks
-    assert_eq!(reception.jitter_ticks(), 112.5);
+    assert_eq!(reception.jitter(), Span::micros(1_250)); // 112.5 ticks
 }
 
 #[test]
@@ -215,7 +211,9 @@ proptest! {
     }
 
     #[test]
-    fn the_intervals_add_up_to_the_whole(lost in prop::collection::vec(any::<bool>(), 4..400), every in 1usize..40) {
+    fn each_block_has_the_loss_since_the_block_before_it(
+        lost in prop::collection::vec(any::<bool>(), 4..400), every in 1usize..40,
+    ) {
         let mut reception = fed(&[65_500, 65_501]);
         let (mut expected, mut received) = (0, 0);
         for (i, &lost) in lost.iter().enumerate() {
@@ -224,13 +222,10 @@ proptest! {
             }
             if i % every == 0 {
                 let block = reception.report_block(Time::ZERO).unwrap();
-                let interval = reception.interval();
-                prop_assert!((0.0..=1.0).contains(&interval.fraction));
-                prop_assert_eq!(interval.lost, interval.expected - interval.received);
-                prop_assert!((f64::from(block.fraction) / 256.0 - interval.fraction).abs() <= 1.0 / 256.0);
-                expected += interval.expected;
-                received += interval.received;
-                prop_assert_eq!((expected, received), (reception.expected(), reception.received()));
+                let sent = reception.expected() - expected;
+                let fraction = (sent - (reception.received() - received)) as f64 / sent.max(1) as f64;
+                prop_assert!((f64::from(block.fraction) / 256.0 - fraction).abs() <= 1.0 / 256.0);
+                (expected, received) = (reception.expected(), reception.received());
                 prop_assert_eq!(i64::from(block.cumulative_lost), expected as i64 - received as i64);
             }
         }
@@ -245,7 +240,7 @@ proptest! {
             reception.on_rtp(Time::from_nanos(now), seq, timestamp);
             reception.on_sr(Time::from_nanos(now), now);
             reception.report_block(Time::from_nanos(now / 2));
-            prop_assert!(reception.jitter_ticks().is_finite());
+            prop_assert!(reception.jitter() < Span::MAX);
         }
     }
 
