@@ -51,7 +51,8 @@ pub enum SourceStatus {
     Gone,
     /// The group is large, and the SSRC is not in the sample of SSRCs that are stored ([`Members::sampled`]).
     Unsampled,
-    /// The table is full, or the address already has [`Members::PER_ADDRESS`] entries.
+    /// The table is full and a smaller sample would remove no entry, or the address already has
+    /// [`Members::PER_ADDRESS`] entries.
     Refused,
     /// The packet is part of an SSRC conflict and is ignored.
     Conflict(Conflict),
@@ -81,7 +82,7 @@ enum State {
 /// A table of the members, whose size is limited.
 ///
 /// If the table is full, it removes sources that are not members. These are sources that have sent only one packet, and
-/// sources that have sent a BYE. If there are no such sources, the table refuses new sources.
+/// sources that have sent a BYE. If there are no such sources, the table halves its sample of the members (RFC 2762).
 ///
 /// The number of entries per address is limited too. Otherwise, forged SSRCs would lengthen the report interval of all
 /// members.
@@ -107,7 +108,7 @@ pub struct Members {
     senders: u32,
     /// The addresses that have used our SSRC. Each has the time at which its last packet arrived.
     conflicts: BTreeMap<Origin, Time>,
-    sample: Option<Sample>,
+    sample: Sample,
     /// The SSRCs in the table that are not in the sample. An SSRC that is neither in this set nor in the sample is not
     /// in the table, so it needs no look-up.
     outside_sample: SmallSsrcSet,
@@ -120,8 +121,8 @@ pub struct Members {
     authenticated: bool,
 }
 
-/// A sample of SSRCs, for groups that are larger than the member table (RFC 2762).
-#[derive(Clone, Copy, Debug)]
+/// A sample of SSRCs, for groups that are larger than the member table (RFC 2762). In smaller groups it has all SSRCs.
+#[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     /// A member is stored if its SSRC equals this key in the lowest `bits` bits.
     key: u32,
@@ -171,34 +172,21 @@ enum PacketKind {
 }
 
 impl Members {
-    /// Default capacity of the table.
-    pub const CAPACITY: usize = 16_384;
-
     /// Maximum number of entries per address. It is enough for the receivers on one host, or for those behind one NAT.
     pub const PER_ADDRESS: u32 = 64;
 
     /// Maximum number of members that count in the census per address.
     pub const COUNTED: u32 = 16;
 
-    /// Creates the table of a session in which this participant is alone. `own` is its SSRC.
-    pub fn new(own: u32) -> Self {
-        Self::with_capacity(own, Self::CAPACITY)
-    }
-
-    /// Creates a table for up to `capacity` other sources. Sources that are not members count too.
-    pub fn with_capacity(own: u32, capacity: usize) -> Self {
-        Self { own, capacity, ..Self::default() }
-    }
-
-    /// Creates a table that stores only a sample of the members (RFC 2762) if the group is larger than `capacity`,
-    /// instead of refusing members.
+    /// Creates the table of a session in which this participant is alone. `own` is its SSRC. The table has at most
+    /// `capacity` entries, and sources that are not members count too.
     ///
-    /// In a group larger than `capacity`, the number of members is an estimate. Its relative standard error is between
-    /// 1/√`capacity` and 1.6/√`capacity`. Senders are always stored. `key` has to be random and secret. Otherwise,
-    /// forged SSRCs in the sample could represent many members.
+    /// In a group larger than `capacity`, the table stores only a sample of the members (RFC 2762), and the number of
+    /// members is an estimate. The estimate's relative standard error is between 1/√`capacity` and 1.6/√`capacity`.
+    /// Senders are always stored. `key` has to be random and secret. Otherwise, forged SSRCs in the sample could
+    /// represent many members.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
-        let sample = Some(Sample { key, bits: 0, held: None });
-        Self { sample, ..Self::with_capacity(own, capacity) }
+        Self { own, capacity, sample: Sample { key, ..Sample::default() }, ..Self::default() }
     }
 
     /// Sets whether packets are authenticated. If they are, a source becomes a member with its first packet.
@@ -231,9 +219,8 @@ impl Members {
         self.own_sent = Some(now);
     }
 
-    /// Handles a media packet. `valid` states whether the sequence numbers have been validated (RFC 3550, appendix
-    /// A.1). If so, the source becomes a member.
-    pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
+    /// Handles a media packet, which makes its source a member.
+    pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin) -> SourceStatus {
         if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)
         {
@@ -241,7 +228,7 @@ impl Members {
             return SourceStatus::Member;
         }
         self.flush_last_media();
-        let status = self.observe(now, ssrc, from, PacketKind::Rtp, valid);
+        let status = self.observe(now, ssrc, from, PacketKind::Rtp, true);
         if status == SourceStatus::Member {
             self.last_media = Some((ssrc, from, now));
         }
@@ -353,12 +340,11 @@ impl Members {
     /// Returns the census. If the group is sampled, the numbers are an estimate.
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
-        let bits = self.sample.map_or(0, |sample| sample.bits);
         let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
         // Each member in the sample represents 2^bits members. Senders represent only themselves, because all senders
         // are in the table.
-        let others = self.senders + (counted << bits);
-        let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
+        let others = self.senders + (counted << self.sample.bits);
+        let held = self.sample.held.map_or(0, |(members, _)| members);
         let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
         Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
@@ -372,10 +358,7 @@ impl Members {
         if ssrc == self.own {
             return SourceStatus::Conflict(self.on_own_ssrc(now, from));
         }
-        if matches!(kind, PacketKind::Rtcp)
-            && self.sample.is_some_and(|sample| !sample.keeps(ssrc))
-            && !self.outside_sample.may_contain(ssrc)
-        {
+        if matches!(kind, PacketKind::Rtcp) && !self.sample.keeps(ssrc) && !self.outside_sample.may_contain(ssrc) {
             return SourceStatus::Unsampled;
         }
         let Some(member) = self.table.get_mut(&ssrc) else {
@@ -423,7 +406,7 @@ impl Members {
         loop {
             // Apply the sample only to sources of RTCP. Sampling never excludes a source of RTP, because receivers
             // report on it.
-            if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+            if matches!(kind, PacketKind::Rtcp) && !self.sample.keeps(ssrc) {
                 return SourceStatus::Unsampled;
             }
             if self.table.len() < self.capacity {
@@ -437,9 +420,9 @@ impl Members {
         }
         let has_media = matches!(kind, PacketKind::Rtp);
         let state = if proven { State::Proven } else { State::Unproven };
-        let sent = (has_media && proven).then_some(now);
+        let sent = has_media.then_some(now);
         self.senders += u32::from(sent.is_some());
-        if self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
+        if !self.sample.keeps(ssrc) {
             self.outside_sample.push(ssrc);
         }
         self.addresses.enter(from);
@@ -457,15 +440,14 @@ impl Members {
     /// which can happen if an attacker has chosen SSRCs that match the key. Also returns false if the sample has
     /// reached [`Sample::MAX_BITS`].
     fn halve_sample(&mut self) -> bool {
-        let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
-            return false;
-        };
-        let halved = Sample { bits: sample.bits + 1, ..*sample };
-        if self.table.iter().all(|(&ssrc, member)| halved.keeps(ssrc) || member.sent.is_some()) {
+        let sample = Sample { bits: self.sample.bits + 1, ..self.sample };
+        if sample.bits > Sample::MAX_BITS
+            || self.table.iter().all(|(&ssrc, member)| sample.keeps(ssrc) || member.sent.is_some())
+        {
             return false;
         }
-        *sample = halved;
-        let (sample, mut left_out) = (halved, 0);
+        self.sample = sample;
+        let mut left_out = 0;
         let addresses = &mut self.addresses;
         self.table.retain(|&ssrc, member| {
             let keep = sample.keeps(ssrc) || member.sent.is_some();
@@ -477,13 +459,13 @@ impl Members {
         });
         self.uncounted.retain(|(_, ssrc)| self.table.contains_key(ssrc));
         self.proven -= left_out;
-        self.find_outside_sample(sample);
+        self.find_outside_sample();
         true
     }
 
-    fn find_outside_sample(&mut self, sample: Sample) {
+    fn find_outside_sample(&mut self) {
         self.outside_sample = SmallSsrcSet::default();
-        for ssrc in self.table.keys().filter(|ssrc| !sample.keeps(**ssrc)) {
+        for ssrc in self.table.keys().filter(|ssrc| !self.sample.keeps(**ssrc)) {
             self.outside_sample.push(*ssrc);
         }
     }
@@ -491,9 +473,7 @@ impl Members {
     /// Enlarges the sample if the group has become smaller. `before` is the number of members before the last removals.
     /// Also removes members that are not in the sample and no longer send media.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
-        let Some(sample) = &mut self.sample else {
-            return;
-        };
+        let sample = &mut self.sample;
         if sample.held.is_some_and(|(_, until)| now >= until) {
             sample.held = None;
         }
@@ -523,7 +503,7 @@ impl Members {
             keep
         });
         self.proven -= left_out;
-        self.find_outside_sample(sample);
+        self.find_outside_sample();
     }
 
     fn on_own_ssrc(&mut self, now: Time, from: Origin) -> Conflict {

@@ -811,7 +811,7 @@ impl Receiver {
 
     /// Returns whether media from this address can be used. A source keeps its first address (RFC 3550, section 8.2).
     fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
-        let heard = self.participant.members.on_rtp(now, ssrc, from, true);
+        let heard = self.participant.members.on_rtp(now, ssrc, from);
         if Standing::of(heard) == Standing::Collision {
             self.take_new_ssrc();
         }
