@@ -1,13 +1,10 @@
 //! One direction of a call. It has the packets with their departures, arrivals and fates, and the bandwidth estimates
-//! that the sender logged.
-//!
-//! Each of these values comes with the evidence for it. If a value is unknown, it comes with the reason.
+//! that the sender logged. If a packet's fate is unknown, it comes with the reason.
 
 use crate::Problem;
 use crate::batches::{Batches, Cause};
 use crate::clock;
 use crate::delay_steps::{Axis, lasting_steps};
-use crate::evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 use crate::pictures::frames_of;
 use crate::reported::{Arrivals, Reported};
 use crate::send_time::BEFORE;
@@ -17,16 +14,51 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time, counted};
 /// A packet with its departure, arrival and fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
-    /// When the packet left.
-    pub departure: Departure,
-    /// When the packet arrived.
-    pub arrival: Arrival,
+    /// When the packet left. If this is unknown, it is a time near the departures of neighbouring packets.
+    pub left: Time,
+    /// Whether the recording shows when the packet left.
+    pub is_left_known: bool,
+    /// When the packet arrived, on the receiver's clock. It is `None` if the packet did not arrive, or if its arrival
+    /// time is unknown.
+    pub arrived: Option<PeerTime>,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
     /// Size of the IP packet. If the recording does not have the packet, this is the size of a neighbouring packet.
     pub size: Bytes,
-    /// The packet's SSRC.
-    pub ssrc: u32,
+}
+
+impl Flight {
+    /// Returns the departure and the arrival if both are known.
+    pub fn times(&self) -> Option<(Time, PeerTime)> {
+        self.arrived.filter(|_| self.is_left_known).map(|arrived| (self.left, arrived))
+    }
+}
+
+/// Whether a packet arrived or was lost. If a recording at the receiver contains the packet with its time, the packet
+/// arrived. Otherwise, the receiver's reports take precedence over the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The packet arrived.
+    Arrived {
+        /// Whether this is known from the receiver's reports and not from the recording.
+        is_reported: bool,
+    },
+    /// The packet was lost on its way.
+    Lost,
+    /// It is unknown whether the packet arrived.
+    Unknown(Unknown),
+}
+
+/// Why a packet's fate is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Neither a report nor the recording shows whether the packet arrived.
+    NoEvidence,
+    /// The packet was lost, or the recording is unreadable or has a gap there.
+    LostOrUnread,
+    /// The packet was lost on the path, or dropped by the capturing program. The recording does not show when the
+    /// program dropped packets.
+    LostOrDropped,
 }
 
 /// A video frame. It belongs to the stream that has the most bytes.
@@ -287,8 +319,8 @@ impl Direction {
         let fates = self.fates(&arrivals, &restarted, clocks.by_reports);
         let departures = self.departures(clocks.departures);
         let all: Vec<(PacketRecord, Flight)> = (self.packets.iter().zip(fates).zip(departures))
-            .map(|((packet, (arrival, fate)), departure)| {
-                (*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc })
+            .map(|((packet, (arrived, fate)), (left, is_left_known))| {
+                (*packet, Flight { left, is_left_known, arrived, fate, size: packet.size })
             })
             .collect();
         if !clocks.by_reports {
@@ -302,7 +334,7 @@ impl Direction {
         let sent = all.iter().map(|(packet, _)| (packet.seen, packet.size, Some(packet.ssrc) == main)).collect();
         let frames = frames_of(&all, &mut notes);
         let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).collect();
-        packets.sort_by_key(|flight| flight.departure.near());
+        packets.sort_by_key(|flight| flight.left);
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
         // The resolution is the interval between batches, but at most `COARSEST`. The link causes longer batches, not
@@ -417,65 +449,58 @@ impl Direction {
         }
     }
 
-    fn departures(&self, clock: DepartureClock) -> Vec<Departure> {
+    /// Returns when each packet left, and whether this is known.
+    fn departures(&self, clock: DepartureClock) -> Vec<(Time, bool)> {
         let by_record = clock == DepartureClock::Record;
         let mut before = self.packets.iter().find_map(|packet| packet.stamp).unwrap_or(Time::ZERO);
         let departure = |packet: &PacketRecord| match packet.stamp {
-            _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
-            _ if by_record => Departure::Unknown(packet.seen),
+            _ if by_record => (packet.seen, packet.is_recorded),
             // Most queues keep the order of packets. So take the previous packet's send time as an estimate.
-            None => Departure::Unknown(before),
+            None => (before, false),
             Some(at) => {
                 before = at;
-                if packet.is_recorded { Departure::Stamped(at) } else { Departure::Unknown(at) }
+                (at, packet.is_recorded)
             }
         };
         self.packets.iter().map(departure).collect()
     }
 
-    fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Arrival, Fate)> {
+    /// Returns the arrival of each packet, if it is known, and the packet's fate.
+    fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Option<PeerTime>, Fate)> {
         let by_receiver_reports = self.by_receiver_reports(arrivals, restarted);
         let is_untimed = |packet: &PacketRecord| self.unread.untimed.contains(&(packet.ssrc, packet.seq));
         let is_known = |(i, packet): (usize, &PacketRecord)| match (arrivals.reported[i], by_receiver_reports.get(&i)) {
             (Some(reported), _) => Some(reported != Reported::Missing),
-            (None, Some(fate)) => Some(matches!(fate, Fate::Arrived(_))),
+            (None, Some(fate)) => Some(matches!(fate, Fate::Arrived { .. })),
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
         // If arrivals are read from reports, a gap in the recording does not count as a loss. So the unreadable records
         // do not matter.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
-        let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
-            (false, true, _) => {
-                let at = PeerTime::from_nanos(packet.seen.as_nanos() as i64);
-                (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
-            }
-            (true, _, Some(Reported::At(at))) => (Arrival::Reported(at), Fate::Arrived(Evidence::Feedback)),
-            (false, false, Some(Reported::At(_))) => {
-                (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
-            }
-            (_, _, Some(Reported::Untimed)) => {
-                (Arrival::Unknown(Unknown::TimeNotReported), Fate::Arrived(Evidence::Feedback))
-            }
-            (_, _, Some(Reported::Missing)) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback)),
-            (true, true, None) => (Arrival::Unknown(Unknown::NotReported), Fate::Unknown(Unknown::NotReported)),
-            (_, false, None) => match by_receiver_reports.get(&i) {
-                Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
-                Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
+        let fate = |i: usize, packet: &PacketRecord| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
+            (false, true, _) => Fate::Arrived { is_reported: false },
+            (_, _, Some(Reported::At(_) | Reported::Untimed)) => Fate::Arrived { is_reported: true },
+            (_, _, Some(Reported::Missing)) => Fate::Lost,
+            (true, true, None) => Fate::Unknown(Unknown::NoEvidence),
+            (_, false, None) => match (by_receiver_reports.get(&i), &unread) {
+                (Some(fate), _) => *fate,
                 // If arrivals are read from reports, a gap in the recording does not show that the packet was lost on
                 // the path. Assume that the recording itself missed this packet.
-                None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
-                None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
-                None if unread.is_none() => {
-                    (Arrival::Unknown(Unknown::LostOrDropped), Fate::Unknown(Unknown::LostOrDropped))
-                }
-                None if unread.as_ref().is_some_and(|unread| unread.contains(&i)) => {
-                    (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
-                }
-                None => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
+                (None, _) if by_reports => Fate::Unknown(Unknown::NoEvidence),
+                (None, _) if is_untimed(packet) => Fate::Arrived { is_reported: false },
+                (None, None) => Fate::Unknown(Unknown::LostOrDropped),
+                (None, Some(unread)) if unread.contains(&i) => Fate::Unknown(Unknown::LostOrUnread),
+                (None, Some(_)) => Fate::Lost,
             },
         };
-        self.packets.iter().enumerate().map(fate).collect()
+        let arrived = |i: usize, packet: &PacketRecord| match arrivals.reported[i] {
+            _ if !by_reports => packet.is_recorded.then(|| PeerTime::from_nanos(packet.seen.as_nanos() as i64)),
+            Some(Reported::At(at)) => Some(at),
+            _ => None,
+        };
+        let both = |(i, packet): (usize, &PacketRecord)| (arrived(i, packet), fate(i, packet));
+        self.packets.iter().enumerate().map(both).collect()
     }
 
     fn has_times(&self) -> Result<(), Problem> {
@@ -794,43 +819,32 @@ impl Direction {
         let ends: BTreeMap<u32, Option<(usize, usize)>> = sources.into_iter().map(|ssrc| (ssrc, ends(ssrc))).collect();
         let is_blind = |at: Time| other.unread.silences.iter().any(|silence| (silence.0..silence.1).contains(&at));
         let mut all: Vec<(PacketRecord, Flight)> = Vec::with_capacity(self.packets.len());
-        let (mut arrived, mut near) = (0, Time::ZERO);
+        let (mut common, mut near) = (0, Time::ZERO);
         for (i, (packet, reported)) in self.packets.iter().zip(&arrivals.reported).enumerate() {
             let there = seen_there.get(&key(packet));
             near = there.copied().unwrap_or(near);
             let is_within =
                 ends.get(&packet.ssrc).copied().flatten().is_some_and(|(from, to)| (from..=to).contains(&i));
-            let (arrival, fate) = match (there, reported) {
-                (Some(at), _) => {
-                    let at = PeerTime::from_nanos(at.as_nanos() as i64);
-                    (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
-                }
-                (None, Some(Reported::At(_) | Reported::Untimed)) => {
-                    (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
-                }
-                (None, Some(Reported::Missing)) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback)),
+            let fate = match (there, reported) {
+                (Some(_), _) => Fate::Arrived { is_reported: false },
+                (None, Some(Reported::At(_) | Reported::Untimed)) => Fate::Arrived { is_reported: true },
+                (None, Some(Reported::Missing)) => Fate::Lost,
                 (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
-                    (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
+                    Fate::Arrived { is_reported: false }
                 }
                 // The receiver's recording may begin later or end earlier than the sender's. So the fate of a packet
                 // outside of it is unknown.
-                (None, None) if !is_within => {
-                    (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
-                }
-                (None, None) if other.unread.unplaced > 0 => {
-                    (Arrival::Unknown(Unknown::LostOrDropped), Fate::Unknown(Unknown::LostOrDropped))
-                }
+                (None, None) if !is_within => Fate::Unknown(Unknown::NoEvidence),
+                (None, None) if other.unread.unplaced > 0 => Fate::Unknown(Unknown::LostOrDropped),
                 (None, None) if !other.unread.times.is_empty() || is_blind(near) => {
-                    (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
+                    Fate::Unknown(Unknown::LostOrUnread)
                 }
-                (None, None) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
+                (None, None) => Fate::Lost,
             };
-            arrived += usize::from(arrival.known().is_some());
-            let departure = match packet.stamp.filter(|_| stamped) {
-                Some(at) => Departure::Stamped(at),
-                None => Departure::Recorded(packet.seen),
-            };
-            all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
+            common += usize::from(there.is_some());
+            let arrived = there.map(|at| PeerTime::from_nanos(at.as_nanos() as i64));
+            let left = packet.stamp.filter(|_| stamped).unwrap_or(packet.seen);
+            all.push((*packet, Flight { left, is_left_known: true, arrived, fate, size: packet.size }));
         }
         // If both files were recorded at one place, the call would seem to have no delay and no loss. Refuse such
         // files.
@@ -848,12 +862,12 @@ impl Direction {
             return Err(Problem::at(0, what, "give the other end's file by --other-end, not a copy of the first"));
         }
         // With so few packets in common, the files are recordings of different calls.
-        if arrived * 2 < all.len() {
+        if common * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
         }
         note_missed(&all, &mut notes);
-        all.sort_by_key(|one| one.1.departure.near());
+        all.sort_by_key(|one| one.1.left);
         let frames = frames_of(&all, &mut notes);
         let call = Call {
             source: String::new(),
@@ -891,10 +905,8 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
 /// Adds notes on packets that the recording missed although they arrived, and on packets whose fate is unknown.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
-    let own = all.iter().filter(|(packet, flight)| {
-        let is_reported = matches!(flight.fate, Fate::Arrived(Evidence::Feedback | Evidence::ReceiverReport));
-        !packet.is_recorded && is_reported
-    });
+    let own =
+        all.iter().filter(|(packet, flight)| !packet.is_recorded && flight.fate == Fate::Arrived { is_reported: true });
     let own = own.count();
     if own > 0 {
         let packets = counted(own as u64, "packet");
@@ -912,7 +924,7 @@ fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
             percent(unread)
         ));
     }
-    let unknown = count(Unknown::NotReported) + count(Unknown::Unrecorded);
+    let unknown = count(Unknown::NoEvidence);
     if unknown as f64 >= NOTED_SHARE * all.len() as f64 && unknown > 0 {
         let packets = counted(unknown as u64, "packet");
         notes.push(format!("of {packets} ({:.1} %) nothing says whether they arrived", percent(unknown)));
@@ -925,10 +937,9 @@ impl Call {
     /// # Errors
     /// More than a share of [`MOST_IMPLAUSIBLE`] of the arrivals is implausible.
     fn without_implausible_delays(mut self) -> Result<Self, Problem> {
-        let times = self.packets.iter().filter_map(|packet| {
-            Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
-        });
-        let times: Vec<(i64, i64)> = times.collect();
+        let times = self.packets.iter().filter_map(Flight::times);
+        let times: Vec<(i64, i64)> =
+            times.map(|(left, arrived)| (left.as_nanos() as i64, arrived.as_nanos())).collect();
         let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
         delays.sort_unstable();
         let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
@@ -937,12 +948,12 @@ impl Call {
         let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
         let (mut removed, mut farthest) = (0_u64, 0);
         for packet in &mut self.packets {
-            let Some((left, arrived)) = packet.departure.known().zip(packet.arrival.known()) else { continue };
+            let Some((left, arrived)) = packet.times() else { continue };
             let off = (arrived.as_nanos() - left.as_nanos() as i64 - median).abs();
             if off > most {
                 farthest = farthest.max(off);
                 removed += 1;
-                packet.arrival = Arrival::Unknown(Unknown::Contradictory);
+                packet.arrived = None;
             }
         }
         if removed == 0 {

@@ -12,7 +12,6 @@ mod datagrams;
 mod decapsulation;
 mod decide;
 mod delay_steps;
-mod evidence;
 mod flow;
 mod missing;
 mod numbering;
@@ -23,10 +22,9 @@ mod rtclog;
 mod send_time;
 mod sender_clock;
 
-pub use call::{Call, Exchange, Flight, Frame, PacketReport, Side};
+pub use call::{Call, Exchange, Fate, Flight, Frame, PacketReport, Side, Unknown};
 pub use datagrams::{CapturedDatagram, Datagrams, datagrams};
 pub use decide::{Decided, decisions};
-pub use evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
 pub use rtclog::{Counts, counts};
 

@@ -1,8 +1,7 @@
 //! Finds packets that are missing in a recording, although sequence numbers show that they were sent. Determines
 //! whether these packets arrived.
 
-use crate::call::{Direction, PacketRecord};
-use crate::evidence::{Evidence, Fate};
+use crate::call::{Direction, Fate, PacketRecord};
 use crate::numbering::{self, Numbered};
 use crate::reported::Arrivals;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,8 +164,7 @@ impl Direction {
                 // The reports do not show which packets were lost, so spread the losses evenly.
                 for (k, place) in within.iter().enumerate() {
                     let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
-                    let evidence = Evidence::ReceiverReport;
-                    fates.insert(*place, if is_lost { Fate::Lost(evidence) } else { Fate::Arrived(evidence) });
+                    fates.insert(*place, if is_lost { Fate::Lost } else { Fate::Arrived { is_reported: true } });
                 }
             }
         }

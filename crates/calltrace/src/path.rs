@@ -6,10 +6,9 @@
 //! traffic is between the packets, trains show only the call's share of the capacity.
 
 use crate::batches;
-use crate::call::Call;
+use crate::call::{Call, Fate, Unknown};
 use crate::clock;
 use crate::delay_steps::{Axis, lasting_steps};
-use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
@@ -227,7 +226,7 @@ impl Path {
     /// `beside` means that the caller knows of cross traffic. Then the capacity is the rate at which packets of the
     /// call directly followed each other.
     pub fn of(call: &Call, beside: bool) -> Self {
-        let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
+        let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.left);
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
         points.sort_by(|a, b| a.left.total_cmp(&b.left));
         let (left_every, every) = (call.every.0.as_secs_f64(), call.every.1.as_secs_f64());
@@ -496,17 +495,17 @@ impl Placed {
             .packets
             .iter()
             .map(|packet| {
-                let arrived = packet.arrival.known().map(|at| at.as_nanos() as f64 * 1e-9);
+                let arrived = packet.arrived.map(|at| at.as_nanos() as f64 * 1e-9);
                 let exit = match (packet.fate, arrived) {
-                    (_, Some(at)) if packet.departure.known().is_some() => Exit::At(at),
+                    (_, Some(at)) if packet.is_left_known => Exit::At(at),
                     (_, Some(at)) => Exit::Undated(at),
-                    (Fate::Lost(_), _) => Exit::Lost,
-                    (Fate::Arrived(_), _) => Exit::Untimed,
+                    (Fate::Lost, _) => Exit::Lost,
+                    (Fate::Arrived { .. }, _) => Exit::Untimed,
                     (Fate::Unknown(Unknown::LostOrUnread), _) => Exit::LostOrUnread,
                     (Fate::Unknown(Unknown::LostOrDropped), _) => Exit::LostOrDropped,
-                    (Fate::Unknown(_), _) => Exit::Unknown,
+                    (Fate::Unknown(Unknown::NoEvidence), _) => Exit::Unknown,
                 };
-                let left = packet.departure.near().since(begin).as_secs_f64();
+                let left = packet.left.since(begin).as_secs_f64();
                 Point { left, size: packet.size.get() as f64, exit }
             })
             .collect();

@@ -1,7 +1,6 @@
 //! Finds the pictures of a call's video. Only the headers of packets are used, because payloads are encrypted.
 
-use crate::call::{Flight, Frame, PacketRecord, main_source};
-use crate::evidence::Fate;
+use crate::call::{Fate, Flight, Frame, PacketRecord, main_source};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Time, counted};
 
@@ -22,7 +21,7 @@ pub(crate) fn frames_of(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>)
     let Some(main) = video_source(all) else { return Vec::new() };
     let mut mine: Vec<&(PacketRecord, Flight)> =
         all.iter().filter(|(packet, _)| packet.ssrc == main && !packet.is_repeat).collect();
-    mine.sort_by_key(|(_, flight)| flight.departure.near());
+    mine.sort_by_key(|(_, flight)| flight.left);
     let drafts = Drafts::of(&mine);
     let surplus: u64 = drafts.all.iter().map(|draft| draft.surplus).sum();
     if surplus as f64 >= NOTED_SURPLUS * mine.len() as f64 && surplus > 0 {
@@ -117,9 +116,9 @@ impl Drafts {
             // Look up the picture by timestamp, because packets of the next picture may come before this packet.
             let place = *places.entry(ticks).or_insert_with(|| {
                 all.push(Draft {
-                    left: flight.departure.near(),
+                    left: flight.left,
                     ticks,
-                    arrived: flight.arrival.known(),
+                    arrived: flight.arrived,
                     size: Bytes::ZERO,
                     end: None,
                     packets: 0,
@@ -145,7 +144,7 @@ impl Drafts {
             if draft.end.is_some_and(|end| i > end) {
                 draft.surplus += 1;
             } else {
-                draft.arrived = draft.arrived.zip(flight.arrival.known()).map(|(a, b)| a.max(b));
+                draft.arrived = draft.arrived.zip(flight.arrived).map(|(a, b)| a.max(b));
                 draft.size += flight.size;
                 draft.packets += 1;
             }
@@ -159,7 +158,7 @@ impl Drafts {
         let (mut before, mut came, mut lost) = (None, 0_u64, 0_u64);
         for (i, (_, flight)) in mine.iter().enumerate() {
             let Some(after) = self.of[i] else {
-                let has_come = matches!(flight.fate, Fate::Arrived(_));
+                let has_come = matches!(flight.fate, Fate::Arrived { .. });
                 came += u64::from(has_come);
                 lost += u64::from(!has_come);
                 continue;

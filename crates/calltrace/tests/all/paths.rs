@@ -1,7 +1,7 @@
 //! A path is estimated if a call shows it, and otherwise refused with the reason.
 
 use proptest::prelude::*;
-use steadycast_calltrace::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
+use steadycast_calltrace::{Call, Exchange, Fate, Flight, Path, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
 /// A queue and its traffic: a call with 25 frames a second, and others.
@@ -94,13 +94,10 @@ impl Net {
             let arrived = last + if chance.happens(self.late) { 0.06 } else { 0.0 };
             let ticks = (arrived * (1.0 + self.drift) / 250e-6) as i64;
             let lost = dropped || chance.happens(self.chance);
-            let (arrival, fate) = if lost {
-                (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback))
-            } else {
-                (Arrival::Reported(PeerTime::from_nanos(ticks * 250_000)), Fate::Arrived(Evidence::Feedback))
-            };
-            let departure = Departure::Stamped(Time::from_nanos((at * 1e9) as u64));
-            packets.push(Flight { departure, arrival, fate, size: Bytes::new(size as u64), ssrc: 1 });
+            let arrived = (!lost).then(|| PeerTime::from_nanos(ticks * 250_000));
+            let fate = if lost { Fate::Lost } else { Fate::Arrived { is_reported: true } };
+            let left = Time::from_nanos((at * 1e9) as u64);
+            packets.push(Flight { left, is_left_known: true, arrived, fate, size: Bytes::new(size as u64) });
         }
         Call {
             source: String::new(),
@@ -269,11 +266,9 @@ fn a_step_of_the_capacity_anywhere_is_no_other_flow() {
 fn stepped(net: Net, step: f64, every: f64, returns: bool) -> Call {
     let mut call = net.call();
     for packet in &mut call.packets {
-        let count = packet.departure.near().as_secs_f64() / every;
+        let count = packet.left.as_secs_f64() / every;
         let steps = if returns { count.floor() % 2.0 } else { count.floor() };
-        if let Arrival::Reported(at) = packet.arrival {
-            packet.arrival = Arrival::Reported(PeerTime::from_nanos(at.as_nanos() + (steps * step * 1e9) as i64));
-        }
+        packet.arrived = packet.arrived.map(|at| PeerTime::from_nanos(at.as_nanos() + (steps * step * 1e9) as i64));
     }
     call
 }
