@@ -8,8 +8,6 @@ use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 /// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// A new packet of a source that is on probation (RFC 3550, appendix A.1).
-    Probation,
     /// A new packet. The value is its extended sequence number. It is below the newest number if the packet was
     /// reordered.
     New(i64),
@@ -173,31 +171,22 @@ pub struct Reception {
 
 impl Reception {
     /// Creates the state for a source. `clock_rate` is the rate of its RTP clock in ticks per second (90,000 for
-    /// video).
+    /// video). There is no probation, because the SSRC was signalled.
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
-    }
-
-    /// Creates the state for a source whose SSRC was signalled. There is no probation.
-    pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
-        Self { seq: ExtendedSeq::with_probation(0), ..Self::new(ssrc, clock_rate) }
     }
 
     /// Handles an RTP packet of the source. `timestamp` is its RTP timestamp.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
-        let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival, timestamp));
+        let mut verdict = self.seq.on_packet(seq, self.reach(arrival, timestamp));
         if verdict == Verdict::Stray && self.hold(arrival, seq) {
             verdict = self.seq.go_on(self.line.last);
         }
         let arrived = match verdict {
-            Verdict::Probation => Arrived::Probation,
             Verdict::Stray => return Arrived::Stray,
             Verdict::Started(extended) => {
-                let probation = self.seq.probation_packets();
-                self.received = probation + 1;
-                // Mark all packets of the probation as arrived, including this packet.
-                self.seen = !0 >> (127 - probation.min(127));
+                (self.received, self.seen) = (1, 1);
                 Arrived::New(extended)
             }
             Verdict::Restarted(extended) => {
@@ -314,8 +303,8 @@ impl Reception {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// Returns a report block that covers the time since the previous report block. Returns `None` if the source is on
-    /// probation.
+    /// Returns a report block that covers the time since the previous report block. Returns `None` before the first
+    /// packet.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -359,7 +348,7 @@ impl Reception {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
     }
-    /// Returns the highest extended sequence number. Returns `None` if the source is on probation.
+    /// Returns the highest extended sequence number. Returns `None` before the first packet.
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }

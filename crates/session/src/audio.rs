@@ -192,7 +192,7 @@ impl AudioReceiver {
 
     /// Returns the reception of the audio stream. Returns `None` if the stream has another SSRC than `ssrc`.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
-        let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
+        let source = self.source.get_or_insert_with(|| (ssrc, Reception::new(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)
     }
 

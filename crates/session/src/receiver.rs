@@ -147,7 +147,7 @@ impl ParityReceiver {
             counts: Requests::default(),
             announces_playout: false,
             announced: None,
-            reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
+            reception: Reception::new(settings.ssrc, CLOCK_RATE),
             sent: None,
         }
     }
@@ -189,7 +189,7 @@ struct RetransmissionReceiver {
     /// Whether a request will be sent when RTCP's timer expires.
     scheduled: bool,
     not_before: Time,
-    /// Number of received media packets. Packets on probation are included as soon as they are confirmed.
+    /// Number of received media packets. Stray packets are included once the stream has accepted their numbers.
     checked_packets: u64,
     check: Check,
 }
@@ -202,7 +202,7 @@ impl RetransmissionReceiver {
             associated: true,
             announced: None,
             requester: NackRequester::new(settings),
-            reception: Reception::trusting(settings.ssrc, CLOCK_RATE),
+            reception: Reception::new(settings.ssrc, CLOCK_RATE),
             sent: None,
             scheduled: false,
             not_before: Time::ZERO,
@@ -436,7 +436,7 @@ impl Receiver {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
-            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
+            Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
             // An audio packet does not make a report due early. Only the end of a video frame does.
@@ -479,7 +479,7 @@ impl Receiver {
         // Learn the SSRC from the first packet with this payload type if the SSRC was not signalled.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
-            (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
+            (parity.reception, parity.associated) = (Reception::new(header.ssrc, CLOCK_RATE), true);
         }
         if header.ssrc != parity.settings.ssrc {
             return Received::Unused(UnusedReason::OtherSource);
@@ -489,7 +489,7 @@ impl Receiver {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
-            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
+            Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, false);
@@ -705,20 +705,19 @@ impl Receiver {
                 return Received::Unused(UnusedReason::UnaskedRepair);
             }
             repair.settings.ssrc = header.ssrc;
-            (repair.reception, repair.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
+            (repair.reception, repair.associated) = (Reception::new(header.ssrc, CLOCK_RATE), true);
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
         // Report duplicates as well, because a CE mark on any copy of a packet counts (RFC 8888, section 3.1).
-        let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
-        if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
+        if let Some(reporter) = self.reporter.as_mut().filter(|_| arrived != Arrived::Stray) {
             reporter.on_packet(now, packet, false);
         }
         let missing = match arrived {
             Arrived::New(seq) => before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs()),
             Arrived::Restarted(_) => 0,
             Arrived::Duplicate(_) => return Received::Duplicate,
-            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
+            Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         let sent = header.send_time.map(|stamp| stamp.peer(repair.sent.or(stream.sent)));
         repair.sent = sent.or(repair.sent);
@@ -770,9 +769,7 @@ impl Receiver {
                 }
                 return Received::Duplicate;
             }
-            Arrived::Probation | Arrived::Stray | Arrived::Restarted(_) => {
-                return Received::Unused(UnusedReason::FarNumber);
-            }
+            Arrived::Stray | Arrived::Restarted(_) => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, header.marker);
@@ -797,7 +794,7 @@ impl Receiver {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // Add the difference, because this packet may have confirmed packets on probation.
+            // Add the difference, because stray packets before this packet may count as received now.
             repair.checked_packets += stream.reception.received() - before;
             // Check that retransmissions have not changed the counters of the report block.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
@@ -1305,7 +1302,7 @@ impl Stream {
     fn new(now: Time, from: Origin, header: &RtpHeader, ahead: i64) -> Self {
         Self {
             ssrc: header.ssrc,
-            reception: Reception::trusting(header.ssrc, CLOCK_RATE),
+            reception: Reception::new(header.ssrc, CLOCK_RATE),
             ahead,
             heard: now,
             spoke: now,
@@ -1329,7 +1326,7 @@ impl Stream {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Ignore packets that were released from probation together, because they have the same arrival time.
+            // Ignore frames that arrived at the same time, because the time between them is not the frame interval.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }

@@ -37,7 +37,7 @@ pub(super) struct OtherSource {
 
 impl OtherSource {
     fn new(now: Time, from: Origin, header: &RtpHeader) -> Self {
-        let reception = Reception::trusting(header.ssrc, CLOCK_RATE);
+        let reception = Reception::new(header.ssrc, CLOCK_RATE);
         let mut other = Self { from, reception, began: now, heard: now };
         other.hear(now, header);
         other
@@ -262,7 +262,7 @@ impl Stream {
     /// Resets the reception statistics. If the timestamp jumps by more than [`TIMESTAMP_JUMP`], the media clock ignores
     /// the timestamp and advances by the elapsed time.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
-        (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
+        (self.reception, self.ahead) = (Reception::new(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);
         // In 100 µs, a clock of 90 kHz advances by 9 ticks.
         let ticks = |span: Span| (span.as_nanos() / 100_000 * 9) as i64;
