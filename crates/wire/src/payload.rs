@@ -17,7 +17,6 @@
 mod av1;
 mod depacketise;
 mod h265;
-mod key;
 mod kind;
 mod sei;
 mod units;
@@ -25,8 +24,7 @@ mod vp8;
 mod vp9;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
-pub use key::is_key_frame;
-pub use kind::{PictureKind, picture_kind};
+pub use kind::{PictureKind, is_key_frame, picture_kind};
 pub use units::unit_sizes;
 
 use std::iter::Peekable;

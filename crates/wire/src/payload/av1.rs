@@ -271,6 +271,7 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
     false
 }
 
+/// Returns whether a temporal unit contains a part of a picture. It may instead contain only headers.
 pub(super) fn holds_picture(frame: &[u8]) -> bool {
     let mut rest = frame;
     while !rest.is_empty() {

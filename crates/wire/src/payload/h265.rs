@@ -14,10 +14,10 @@ pub(super) const FU: u8 = 49;
 /// A packet with payload content information (PACI). It contains another payload.
 pub(super) const PACI: u8 = 50;
 /// NAL units with a type below this number contain picture data (H.265, table 7-1).
-pub(super) const FIRST_OTHER: u8 = 32;
+const FIRST_OTHER: u8 = 32;
 
 /// NAL unit types of pictures at which a decoder can start (H.265, section 3.62 and table 7-1).
-pub(super) const IRAP: std::ops::Range<u8> = 16..24;
+const IRAP: std::ops::Range<u8> = 16..24;
 /// NAL unit type of SEI messages that precede their picture (H.265, table 7-1).
 const PREFIX_SEI: u8 = 39;
 

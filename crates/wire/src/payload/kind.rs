@@ -1,7 +1,7 @@
 //! Determines from a frame's header whether the frame depends on other frames, and whether other frames depend on it.
 
 use super::units::{PICTURE, behind_start_codes, nal_unit_of};
-use super::{PayloadFormat, av1, h265, is_key_frame, sei};
+use super::{PayloadFormat, av1, h265, sei, vp8, vp9};
 
 /// Whether a frame depends on other frames, and whether other frames depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +31,27 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
         PayloadFormat::H265 => h265::picture_kind(frame),
-        // In these formats, our encoders produce no disposable frames.
-        PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
-            let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
-            holds_picture(format, frame).then_some(kind)
-        }
+        PayloadFormat::Vp8 => (!frame.is_empty()).then(|| by_key(vp8::is_key(frame))),
+        PayloadFormat::Vp9 => (!frame.is_empty()).then(|| by_key(vp9::is_key(frame))),
+        PayloadFormat::Av1 => av1::holds_picture(frame).then(|| by_key(av1::is_key(frame))),
     }
 }
 
-/// Returns whether the frame contains a part of a picture. It may instead contain only stream headers.
-fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
-    match format {
-        PayloadFormat::Av1 => av1::holds_picture(frame),
-        _ => !frame.is_empty(),
-    }
+/// Returns whether a decoder can start at a frame. This is true for the following:
+///
+/// - an I picture (MPEG-4, MPEG-2, H.263)
+/// - an IDR picture (H.264)
+/// - an IRAP picture (H.265, section 3.62)
+/// - a recovery point (H.264, D.2.8; H.265, D.3.8)
+/// - a key frame (VP8, VP9)
+/// - the start of a coded video sequence (AV1, section 7.5)
+pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
+    picture_kind(format, frame) == Some(PictureKind::Intra)
+}
+
+/// Returns the kind of a VP8, VP9 or AV1 frame. Our encoders produce no disposable frames in these formats.
+const fn by_key(is_key: bool) -> PictureKind {
+    if is_key { PictureKind::Intra } else { PictureKind::Predicted }
 }
 
 fn by_number(number: u32, [intra, disposable]: [u32; 2]) -> PictureKind {
