@@ -26,7 +26,6 @@ pub use call::{Call, Exchange, Fate, Flight, Frame, PacketReport, Side, Unknown}
 pub use datagrams::{CapturedDatagram, Datagrams, datagrams};
 pub use decide::{Decided, decisions};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
-pub use rtclog::{Counts, counts};
 
 /// Maximum size of a file that is read, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;

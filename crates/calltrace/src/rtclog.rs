@@ -37,23 +37,6 @@ const SCREAM: u64 = 35;
 /// Field numbers of the log's top-level message that are known, but not used.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
-/// How many events of each kind a log has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Number of RTP packets that arrived.
-    pub rtp_in: usize,
-    /// Number of RTP packets that left.
-    pub rtp_out: usize,
-    /// Number of RTCP datagrams that arrived.
-    pub rtcp_in: usize,
-    /// Number of RTCP datagrams that left.
-    pub rtcp_out: usize,
-    /// Number of bandwidth estimates by the sender's controller.
-    pub estimates: usize,
-    /// Number of unknown fields in the top-level message and in the batches of packets.
-    pub unknown: usize,
-}
-
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Number(u64),
@@ -315,6 +298,7 @@ struct Log<'a> {
     loss_based: Vec<(i64, u64)>,
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
+    /// Number of unknown fields in the top-level message and in the batches of packets.
     unknown: usize,
     /// Times at which logs in the file begin. A valid file has at most one.
     begins: BTreeSet<i64>,
@@ -363,17 +347,6 @@ impl<'a> Log<'a> {
         }
         Ok(())
     }
-
-    fn counts(&self) -> Counts {
-        Counts {
-            rtp_in: self.incoming.len(),
-            rtp_out: self.outgoing.len(),
-            rtcp_in: self.rtcp_in.len(),
-            rtcp_out: self.rtcp_out.len(),
-            estimates: self.loss_based.len() + self.delay_based.len() + self.scream.len(),
-            unknown: self.unknown,
-        }
-    }
 }
 
 fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i64, u64)>) -> Result<(), Problem> {
@@ -396,14 +369,6 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
     let mut fields = Fields { bytes, at: 0 };
     let Some(key) = fields.varint() else { return false };
     key & 7 == 2 && (matches!(key >> 3, 1..=7 | 16..=35 | 101..=104)) && fields.varint().is_some()
-}
-
-/// Counts the events in a log.
-///
-/// # Errors
-/// The file is not an event log of version 2, or is damaged.
-pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
-    Log::read(bytes).map(|log| log.counts())
 }
 
 /// Reads one direction of a call from a log: the direction that `options.side` specifies, or else the direction that
