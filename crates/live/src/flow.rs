@@ -1,12 +1,14 @@
 //! Converts options and session descriptions to the keys that a flow has in a scenario file.
 
 use crate::sdp::{Description, PacketFeedback};
-use crate::{LiveError, source_specific};
+use crate::{Clock, LATENCY, LiveError, source_specific};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use steadycast_endpoints::{AUDIO_PAYLOAD_TYPE, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer};
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
+use steadycast_session::{HeaderIds, OperatorControls};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 /// Name of the flow. The random numbers of its sender and receivers are derived from it.
@@ -19,6 +21,28 @@ pub(crate) const MTU: Bytes = Bytes::new(1_500);
 
 /// Bandwidths of a session that are accepted, in bit/s.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
+
+/// Returns the settings for a flow whose other end runs in another program, at an unknown address. `cname` is the
+/// canonical name of this end, and `payload_type` is the payload type of the media.
+pub(crate) fn remote_peer(cname: &str, clock: Clock, payload_type: u8) -> RemotePeer {
+    RemotePeer {
+        cname: cname.to_owned(),
+        peer: None,
+        tag: 0,
+        epoch: clock.epoch(),
+        payload_type,
+        again: RETRANSMISSION_PAYLOAD_TYPE,
+        audio: AUDIO_PAYLOAD_TYPE,
+        audio_shares_feedback: true,
+        ids: HeaderIds::default(),
+        authenticated: false,
+        floor: Rate::ZERO,
+        // Assume the default latency of this program's receivers.
+        playout: LATENCY,
+        useful: None,
+        operator: OperatorControls::default(),
+    }
+}
 
 /// The keys of a `[[flow]]`, except its name, its kind, its sender and its receivers.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,15 +17,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_endpoints::{
-    AUDIO_PAYLOAD_TYPE, Agent, HostContext, Intake, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows,
-    Supply, VideoPlan, VideoSink,
+    Agent, HostContext, Intake, MakeReceiver, RemotePeer, StoredRows, Supply, VideoPlan, VideoSink,
 };
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
 use steadycast_scenario::Loaded;
-use steadycast_session::{
-    HeaderIds, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings, UnusedReason,
-};
+use steadycast_session::{ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::rtp::PayloadTypes;
 
@@ -205,20 +202,8 @@ impl Receiving {
         // description.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
-            cname: options.cname.clone(),
-            peer: None,
-            tag: 0,
-            epoch: clock.epoch(),
-            payload_type: description.payload_type,
-            again: RETRANSMISSION_PAYLOAD_TYPE,
-            audio: AUDIO_PAYLOAD_TYPE,
-            audio_shares_feedback: true,
-            ids: HeaderIds::default(),
             authenticated: published.is_some(),
-            floor: Rate::ZERO,
-            playout: LATENCY,
-            useful: None,
-            operator: OperatorControls::default(),
+            ..flow::remote_peer(&options.cname, clock, description.payload_type)
         };
         let place = HostContext { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);

@@ -220,6 +220,12 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
+/// Returns the static payload type of a format. If the format has none, returns the first dynamic payload type (RFC
+/// 3551, section 6).
+pub(crate) fn default_payload_type(format: Option<PayloadFormat>) -> u8 {
+    format.and_then(PayloadFormat::static_type).unwrap_or(96)
+}
+
 impl Description {
     /// Returns a description that has no optional features.
     pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
@@ -232,8 +238,7 @@ impl Description {
             excluded: Vec::new(),
             reports: None,
             secure: false,
-            // Use the first dynamic payload type if the format has no static one (RFC 3551, section 6).
-            payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
+            payload_type: default_payload_type(format),
             others: Vec::new(),
             format,
             config: Vec::new(),

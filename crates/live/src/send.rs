@@ -8,11 +8,13 @@ use crate::flow::{self, FLOW, FlowKeys, SOURCE};
 use crate::handle::Shared;
 use crate::live_record::{STEP, reported};
 use crate::net::audio_address;
-use crate::sdp::{AudioStream, Description, PacketFeedback, ParityStream, Retransmissions, Sources};
+use crate::sdp::{
+    AudioStream, Description, PacketFeedback, ParityStream, Retransmissions, Sources, default_payload_type,
+};
 use crate::{
-    AudioQueue, Broadcast, Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed,
-    LiveRecord, Loop, MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, SharedRungs, SizeStats,
-    SocketSource, Srtp, Steering, TempStore, ZeroPayloads, source_specific,
+    AudioQueue, Broadcast, Clock, Destination, EncoderQueue, Handle, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop,
+    MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, SharedRungs, SizeStats, SocketSource, Srtp,
+    Steering, TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,14 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
-use steadycast_endpoints::{
-    AUDIO_PAYLOAD_TYPE, Agent, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan,
-    VideoSource,
-};
+use steadycast_endpoints::{Agent, HostContext, RemotePeer, StoredRows, Supply, VideoPlan, VideoSource};
 use steadycast_media::{AudioFeed, Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::{Loaded, Video};
-use steadycast_session::{AudioSettings, HeaderIds};
+use steadycast_session::AudioSettings;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time, counted};
 use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
@@ -154,6 +153,14 @@ impl Prepared {
     /// Prepares a medium. If it is a broadcast, its feed wakes the loop of `waker` and adds audio packets to `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
+        let without_feed = Self {
+            feed: None,
+            payloads: Box::new(ZeroPayloads),
+            encoder_queue: None,
+            sizes: Vec::new(),
+            over: None,
+            rung: None,
+        };
         match medium {
             Medium::Broadcast { format, broadcast, .. } => {
                 let (store, sizes) = (store(format), broadcast.sizes().to_vec());
@@ -163,20 +170,13 @@ impl Prepared {
                 Self {
                     feed: Some(Box::new(feed)),
                     payloads: Box::new(store),
-                    encoder_queue: None,
                     sizes,
                     over: Some(status.over()),
                     rung: Some(status),
+                    ..without_feed
                 }
             }
-            Medium::Greedy => Self {
-                feed: None,
-                payloads: Box::new(ZeroPayloads),
-                encoder_queue: None,
-                sizes: Vec::new(),
-                over: None,
-                rung: None,
-            },
+            Medium::Greedy => without_feed,
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
@@ -191,22 +191,14 @@ impl Prepared {
                     payloads: Box::new(store),
                     encoder_queue: Some(encoder_queue),
                     sizes,
-                    over: None,
-                    rung: None,
+                    ..without_feed
                 }
             }
             Medium::Ladder { format, ladder, rungs, frames, .. } => {
                 let store = store(format);
                 let feed = LadderFeed::new(plan.encoder(&ladder), store.clone(), rungs, frames);
                 let over = Some(feed.over());
-                Self {
-                    feed: Some(Box::new(feed)),
-                    payloads: Box::new(store),
-                    encoder_queue: None,
-                    sizes: Vec::new(),
-                    over,
-                    rung: None,
-                }
+                Self { feed: Some(Box::new(feed)), payloads: Box::new(store), over, ..without_feed }
             }
         }
     }
@@ -384,23 +376,12 @@ impl SendOptions {
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
-            cname: self.cname.clone(),
             // Set no peer for a group, because a group has no single peer.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
-            epoch: clock.epoch(),
-            // Use the first dynamic payload type if the format has no static one (RFC 3551, section 6).
-            payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
-            again: RETRANSMISSION_PAYLOAD_TYPE,
-            audio: AUDIO_PAYLOAD_TYPE,
-            audio_shares_feedback: true,
-            ids: HeaderIds::default(),
-            authenticated: false,
             floor: MIN_FLOOR,
-            // Assume the default latency of this program's receivers.
-            playout: LATENCY,
-            useful: None,
             operator: shared.orders.clone(),
+            ..flow::remote_peer(&self.cname, clock, default_payload_type(medium.format()))
         }
     }
 }
@@ -481,23 +462,17 @@ fn describe(
         Ok::<_, LiveError>(AudioStream { payload_type: audio.payload_type, port: audio_address(to)?.port(), source })
     };
     Ok(Description {
-        address: to,
         // Include the source, because receivers need it to join a source-specific group.
         source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
         secure: options.key.is_some(),
         payload_type: media.payload_type,
-        others: Vec::new(),
-        format: medium.format(),
         config: medium.config(),
         bandwidth: Some(plan.cap()),
         feedback: PacketFeedback::of(plan.feedback()),
         ecn: video.ecn,
         key_frames: makes_key_frames(video, medium),
-        rtcp_port: None,
-        excluded: Vec::new(),
-        reports: None,
         repair: plan.repair(FLOW).map(|repair| Retransmissions {
             payload_type: repair.payload_type,
             kept: Some(MIN_CACHE_TIME),
@@ -509,8 +484,8 @@ fn describe(
         // Announce the SSRC, so that receivers reject packets of other sessions that use the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
-        unsupported_audio: Vec::new(),
         ours: ours(options, video, medium),
+        ..Description::bare(to, medium.format())
     })
 }
 

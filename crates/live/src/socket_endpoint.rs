@@ -175,19 +175,15 @@ impl SocketSource {
         for (_, ecn, body) in self.outgoing.drain(..) {
             match body {
                 Body::Rtp(media) if media.stream == Stream::Audio => {
-                    out.push_as(ecn, Which::Audio, None, |bytes| {
-                        let start = bytes.len();
+                    push_media(out, ecn, Which::Audio, &mut self.srtp, |bytes| {
                         media.encode_header(bytes);
                         if let Some(audio) = &self.audio {
                             audio.write(media.fragment.frame, bytes);
                         }
-                        if let Some(srtp) = &mut self.srtp {
-                            srtp.protect_rtp(bytes, start);
-                        }
                     });
                 }
                 Body::Rtp(media) => {
-                    out.push_as(ecn, Which::Rtp, None, |bytes| {
+                    push_media(out, ecn, Which::Rtp, &mut self.srtp, |bytes| {
                         let start = bytes.len();
                         media.encode_header(bytes);
                         let payload = bytes.len();
@@ -202,9 +198,6 @@ impl SocketSource {
                         // protects the unencrypted packet.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
-                        }
-                        if let Some(srtp) = &mut self.srtp {
-                            srtp.protect_rtp(bytes, start);
                         }
                     });
                 }
@@ -223,13 +216,7 @@ impl SocketSource {
                         continue;
                     }
                     debug_assert_eq!(payload.len(), media.payload_len());
-                    out.push_as(ecn, Which::Rtp, None, |bytes| {
-                        let start = bytes.len();
-                        media.encode(&payload, bytes);
-                        if let Some(srtp) = &mut self.srtp {
-                            srtp.protect_rtp(bytes, start);
-                        }
-                    });
+                    push_media(out, ecn, Which::Rtp, &mut self.srtp, |bytes| media.encode(&payload, bytes));
                 }
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
@@ -476,6 +463,30 @@ struct Arrival<'a> {
     notice: Notice,
     transport: Option<u16>,
     payload: &'a [u8],
+}
+
+impl Arrival<'_> {
+    /// Returns the packet as the session reads it. It has no message of the controller and no place in a frame.
+    fn media(&self, stream: Stream, datagram: &Datagram<'_>) -> Media {
+        Media {
+            header: self.header,
+            notice: Notice::NONE,
+            fragment: Fragment::default(),
+            number: 0,
+            transport: self.transport,
+            ids: HeaderIds::default(),
+            stream,
+            seq: self.header.seq.into(),
+            repairs: None,
+            size: Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64),
+            ecn: datagram.meta.ecn,
+        }
+    }
+}
+
+/// Returns the arrival of a packet that came from the address `from`. `sent` is the packet's send time.
+fn arriving(media: &Media, from: SocketAddr, sent: Option<Time>) -> Arriving<'static> {
+    Arriving { from: address(from), size: media.size, sent, ecn: media.ecn, body: &Body::Plain(0) }
 }
 
 /// The destination of a receiver's reports.
@@ -766,18 +777,14 @@ impl SocketSink {
 
     /// Passes a media packet to the session. If the packet is new, passes it to the consumer as well.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
-        let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
+        let (from, Arrival { at, header, notice, payload, .. }) = (datagram.meta.from, *arrival);
         // Work on a copy, so that packets of other sources do not change the clocks. It is stored below if the packet
         // is new.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
-        let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
-        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, repairs, ecn, ids) = (Stream::Media, None, datagram.meta.ecn, HeaderIds::default());
-        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.send_time(now, &header);
-        let body = Body::Plain(0);
-        let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
+        let fragment = Fragment { frame, ..Fragment::default() };
+        let media = Media { notice, fragment, ..arrival.media(Stream::Media, datagram) };
+        let arriving = arriving(&media, from, clocks.send_time(now, &header));
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
         self.count(received, &header);
         if let Received::New(_) = received {
@@ -808,16 +815,11 @@ impl SocketSink {
     }
 
     fn on_audio(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
-        let Arrival { at, header, transport, payload, .. } = *arrival;
-        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, seq, fragment) = (Stream::Audio, u64::from(header.seq), Fragment::default());
-        let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
-        let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
-        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
+        let Arrival { at, header, payload, .. } = *arrival;
+        let media = arrival.media(Stream::Audio, datagram);
         // Work on a copy, so that audio does not change the video's clocks.
         let mut clocks = self.clocks;
-        let sent = clocks.send_time(now, &header);
-        let arriving = Arriving { from, size, sent, ecn, body: &body };
+        let arriving = arriving(&media, datagram.meta.from, clocks.send_time(now, &header));
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
         self.count(received, &header);
         if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {
@@ -833,18 +835,13 @@ impl SocketSink {
     }
 
     fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
-        let Arrival { header, transport, payload, .. } = *arrival;
+        let Arrival { header, payload, .. } = *arrival;
         let Ok((parity_header, symbol)) = ParityHeader::parse(payload) else {
             return self.unused.add(UnusedReason::Malformed);
         };
-        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, seq, fragment) = (Stream::Parity, u64::from(header.seq), Fragment::default());
-        let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
-        let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
-        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
+        let media = arrival.media(Stream::Parity, datagram);
         let mut clocks = self.clocks;
-        let sent = clocks.send_time(now, &header);
-        let arriving = Arriving { from, size, sent, ecn, body: &body };
+        let arriving = arriving(&media, datagram.meta.from, clocks.send_time(now, &header));
         let protection = Protection { header: parity_header, packets: Arc::from([]) };
         let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
         self.count(received, &header);
@@ -881,7 +878,7 @@ impl SocketSink {
         apt: u8,
         out: &mut Outbox,
     ) {
-        let Arrival { header, payload, notice, transport, .. } = *retransmission;
+        let Arrival { header, payload, notice, .. } = *retransmission;
         // A padding packet that probes for bandwidth has no original sequence number. Report it as padding.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             self.unused.add(UnusedReason::NoPayload);
@@ -892,13 +889,9 @@ impl SocketSink {
         let mut clocks = self.clocks;
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let fragment = Fragment { frame, ..Fragment::default() };
-        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
-        let (from, ecn, ids) = (datagram.meta.from, datagram.meta.ecn, HeaderIds::default());
-        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.send_time(now, &header);
-        let body = Body::Plain(0);
-        let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
+        let repairs = Some(u64::from(number));
+        let media = Media { notice, fragment, repairs, ..retransmission.media(Stream::Repair, datagram) };
+        let arriving = arriving(&media, datagram.meta.from, clocks.send_time(now, &header));
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
         self.count(received, &header);
         if let Received::Unused(_) = received {
@@ -1021,6 +1014,17 @@ impl End for SocketSink {
     fn done(&self) -> bool {
         self.ended && (!self.sink.leaving() || !self.is_open())
     }
+}
+
+/// Appends the datagram of an RTP packet that `write` writes. Encrypts it if there is an SRTP context.
+fn push_media(out: &mut Outbox, ecn: Ecn, which: Which, srtp: &mut Option<Srtp>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push_as(ecn, which, None, |bytes| {
+        let start = bytes.len();
+        write(bytes);
+        if let Some(srtp) = srtp {
+            srtp.protect_rtp(bytes, start);
+        }
+    });
 }
 
 /// Appends an RTCP compound to `out`. Encrypts it if there is an SRTP context.
