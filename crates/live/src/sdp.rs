@@ -8,9 +8,9 @@ use steadycast_control::FeedbackFormat;
 use steadycast_session::TRANSPORT_NUMBER_ID;
 use steadycast_units::{Ecn, Rate, Span};
 use steadycast_web::lines::{
-    self, Format, Lines, TRANSPORT_WIDE, formats, hex, nal_units, parameter, profile_level, rtcp_feedback, unhex,
+    self, Format, Lines, TRANSPORT_WIDE, formats, hex, parameter, profile_level, rtcp_feedback, ssrc_group, unhex,
 };
-use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::payload::{PayloadFormat, nal_units};
 use steadycast_wire::plain_text;
 use steadycast_wire::rtp::PayloadTypes;
 
@@ -144,13 +144,7 @@ pub struct AudioStream {
 impl AudioStream {
     /// Returns the audio stream of a media section. Returns `None` if the section has no Opus.
     fn of(media: &Media) -> Option<Self> {
-        let types = || media.fmt.split_whitespace().filter_map(|word| word.parse::<u8>().ok());
-        let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-        let is_opus = |payload_type: &u8| {
-            let map = maps().find(|(word, _)| word.parse() == Ok(*payload_type));
-            map.is_some_and(|(_, map)| map.split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(OPUS)))
-        };
-        let payload_type = types().find(is_opus)?;
+        let payload_type = formats(media).iter().find(|format| format.name.eq_ignore_ascii_case(OPUS))?.payload_type;
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
@@ -390,13 +384,12 @@ impl Description {
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
             Some(PayloadFormat::H264) => {
-                let sets: Vec<&[u8]> = nal_units(&self.config);
+                let sets: Vec<String> = nal_units(&self.config).map(Base64::encode_string).collect();
                 let mut fmtp = "packetization-mode=1".to_owned();
                 if let Some(level) = profile_level(&self.config) {
                     fmtp += &format!("; profile-level-id={}", hex(&level));
                 }
                 if !sets.is_empty() {
-                    let sets: Vec<String> = sets.iter().map(|set| Base64::encode_string(set)).collect();
                     fmtp += &format!("; sprop-parameter-sets={}", sets.join(","));
                 }
                 Some(fmtp)
@@ -628,24 +621,17 @@ fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
 
 fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
     let (own, kept) = lines::retransmissions(media, payload_type)?;
-    Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
+    Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID") })
 }
 
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
-    let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-    let is_private_encoding =
-        |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY_ENCODING));
-    let (word, _) = maps().find(|(_, map)| is_private_encoding(map))?;
-    let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
-    Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
+    let own = formats(media).iter().find(|format| format.name.eq_ignore_ascii_case(PARITY_ENCODING))?.payload_type;
+    (own != payload_type).then(|| ParityStream { payload_type: own, sources: sources(media, "FEC-FR") })
 }
 
 /// Returns the first group of two SSRCs that has these semantics.
 fn sources(media: &Media, semantics: &str) -> Option<Sources> {
-    let (media_source, repair) = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
-        let mut words = said.strip_prefix(semantics)?.split_whitespace().map(str::parse::<u32>);
-        Some((words.next()?.ok()?, words.next()?.ok()?))
-    })?;
+    let (media_source, repair) = ssrc_group(media, semantics)?;
     let own = format!("{media_source} cname:");
     let cname = media.get_attribute_values("ssrc").flatten().find_map(|said| said.strip_prefix(&own));
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })

@@ -8,7 +8,7 @@ use crate::Credentials;
 use crate::certificate::Fingerprint;
 use crate::lines::{
     Format, Lines, TRANSPORT_WIDE, add_attribute, formats, hex, parameter, profile_level, retransmissions,
-    rtcp_feedback, unhex,
+    rtcp_feedback, ssrc_group, unhex,
 };
 use crate::transport::Transport;
 use sdp_types::{Attribute, Connection, Media, Origin, Session};
@@ -461,7 +461,7 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
         fingerprints,
         audio: None,
         format,
-        offered_sources: announced_pair(media),
+        offered_sources: ssrc_group(media, "FID"),
         role: Role::Answerer,
         direction,
         fmtp: played.fmtp,
@@ -525,14 +525,6 @@ fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError>
     });
     let remedy = "send vp8, h264 (packetization-mode=1), vp9 (profile 0) or av1 (profile 0)";
     found.map_or_else(|| refuse("offer.codec", format!("it offers {}", names.join(", ")), remedy), Ok)
-}
-
-/// Returns the SSRCs of the media and of its retransmissions. They are in the section's first `FID` group.
-fn announced_pair(media: &Media) -> Option<(u32, u32)> {
-    media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
-        let mut ssrcs = said.strip_prefix("FID ")?.split_whitespace().map(str::parse);
-        Some((ssrcs.next()?.ok()?, ssrcs.next()?.ok()?))
-    })
 }
 
 impl NegotiatedParameters {

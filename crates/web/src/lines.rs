@@ -2,7 +2,7 @@
 
 use sdp_types::{Attribute, Media, Session};
 use steadycast_units::Span;
-use steadycast_wire::payload::PayloadFormat;
+use steadycast_wire::payload::{PayloadFormat, nal_units};
 
 /// URI of the transport-wide sequence number (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 pub const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
@@ -104,6 +104,14 @@ pub fn formats(media: &Media) -> Vec<Format> {
     media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(format).collect()
 }
 
+/// Returns the first group of two SSRCs with these semantics, such as `FID` (RFC 5576, section 4.2).
+pub fn ssrc_group(media: &Media, semantics: &str) -> Option<(u32, u32)> {
+    media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
+        let mut ssrcs = said.strip_prefix(semantics)?.strip_prefix(' ')?.split_whitespace().map(str::parse);
+        Some((ssrcs.next()?.ok()?, ssrcs.next()?.ok()?))
+    })
+}
+
 /// Returns the words of each `a=rtcp-fb` line that applies to this payload type. Lines for all payload types are
 /// included (RFC 4585, section 4.2).
 pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
@@ -156,26 +164,8 @@ pub fn add_attribute(media: &mut Media, name: &str, value: impl Into<String>) {
     media.add_attribute(Attribute::with_value(name, value.into()));
 }
 
-/// Splits an H.264 byte stream at its start codes. Returns the NAL units.
-pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
-    let mut starts = Vec::new();
-    for (at, three) in stream.windows(3).enumerate() {
-        if *three == [0, 0, 1] {
-            starts.push(at);
-        }
-    }
-    let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
-    let unit = |(n, start): (usize, &usize)| {
-        let unit = &stream[start + 3..end(n)];
-        // Remove zeros at the end, because they belong to the next start code.
-        let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
-        &unit[..len]
-    };
-    starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
-}
-
 /// Returns the profile, the constraints and the level of an H.264 stream (RFC 6184, section 8.1). They are read from
 /// parameter sets that follow start codes.
 pub fn profile_level(config: &[u8]) -> Option<[u8; 3]> {
-    nal_units(config).into_iter().find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
+    nal_units(config).find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
 }

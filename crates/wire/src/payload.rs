@@ -25,7 +25,7 @@ mod vp9;
 
 pub use depacketise::{Depacketiser, MAX_FRAME, Reassembled};
 pub use kind::{PictureKind, is_key_frame, picture_kind};
-pub use units::unit_sizes;
+pub use units::{nal_units, unit_sizes};
 
 use std::iter::Peekable;
 use units::{Unit, Units};

@@ -98,6 +98,16 @@ pub(super) fn nal_unit_of(behind: &[u8]) -> &[u8] {
     &behind[..behind.windows(3).position(|three| *three == [0, 0, 1]).unwrap_or(behind.len())]
 }
 
+/// Returns the NAL units that follow the start codes of an H.264 or H.265 stream.
+pub fn nal_units(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = |behind| {
+        let unit = nal_unit_of(behind);
+        // Remove zeros at the end, because they belong to the next start code.
+        &unit[..unit.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+    };
+    behind_start_codes(stream).map(whole).filter(|unit| !unit.is_empty())
+}
+
 fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
     let mut in_slice = false;
     let (mut len, mut apart) = (rest.len(), false);
