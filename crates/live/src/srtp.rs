@@ -353,7 +353,6 @@ pub struct Srtp {
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: GuessLimit,
-    refused: u64,
 }
 
 /// Returns the offset of an RTP packet's payload.
@@ -388,7 +387,7 @@ impl Srtp {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), GuessLimit::default(), Vec::new());
         let (outgoing, incoming) = (Direction::new(outgoing), Direction::new(incoming));
-        Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
+        Self { outgoing, incoming, sources, described, sent, scratch, guessed }
     }
 
     /// Restricts the accepted media to the SSRCs in `described`, so that packets of another session can't be replayed.
@@ -396,11 +395,6 @@ impl Srtp {
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
-    }
-
-    /// Returns the number of datagrams rejected as forged, modified or replayed.
-    pub const fn refused(&self) -> u64 {
-        self.refused
     }
 
     /// Encrypts and authenticates the RTP packet that begins at `start` in `bytes`.
@@ -428,12 +422,6 @@ impl Srtp {
     /// Decrypts an RTP packet. Returns `None` if it is not authentic, has arrived before, or has an SSRC that is not
     /// accepted.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
-        let opened = self.try_rtp(now, datagram);
-        self.refused += u64::from(opened.is_none());
-        opened.map(|()| self.scratch.as_slice())
-    }
-
-    fn try_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<()> {
         let sealed = self.incoming.rtp.split(datagram, 0)?;
         let packet = sealed.packet;
         let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
@@ -459,17 +447,11 @@ impl Srtp {
         };
         // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtp.mark(index);
-        Some(())
+        Some(&self.scratch)
     }
 
     /// Decrypts an RTCP compound. Returns `None` if it is not authentic, has arrived before, or is our own.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
-        let opened = self.try_rtcp(datagram);
-        self.refused += u64::from(opened.is_none());
-        opened.map(|()| self.scratch.as_slice())
-    }
-
-    fn try_rtcp(&mut self, datagram: &[u8]) -> Option<()> {
         let sealed = self.incoming.rtcp.split(datagram, SRTCP_INDEX_LEN)?;
         let packet = sealed.packet;
         let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
@@ -486,7 +468,7 @@ impl Srtp {
         }
         // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtcp.mark(index);
-        Some(())
+        Some(&self.scratch)
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
@@ -786,7 +768,6 @@ mod tests {
         }
         last[17] ^= 1;
         assert_eq!(receiver.open_rtcp(&last), None);
-        assert_eq!(receiver.refused(), 4);
     }
 
     #[test]

@@ -193,11 +193,6 @@ pub struct Compound {
 }
 
 impl Compound {
-    /// Returns the number of packets of unknown types.
-    pub fn unknown(&self) -> usize {
-        self.packets.iter().filter(|packet| matches!(packet, Packet::Unknown { .. })).count()
-    }
-
     /// Returns the SSRC of the participant that sent the compound, if a packet contains it.
     pub fn sender(&self) -> Option<u32> {
         self.packets.iter().find_map(|packet| match packet {

@@ -40,10 +40,8 @@ impl PacketArrival {
     pub fn unknown_time(ecn: Ecn) -> Self {
         Self { ecn, offset: Self::UNAVAILABLE }
     }
-    /// Returns the time from the arrival to the report. Returns `None` if it is unknown or above 8189/1024 s.
-    pub fn offset(self) -> Option<Span> {
-        self.units().map(|units| Span::nanos(u64::from(units) * 1_000_000_000 / 1024))
-    }
+    /// Returns the time from the arrival to the report, in units of 1/1024 s. Returns `None` if it is unknown or above
+    /// 8189/1024 s.
     fn units(self) -> Option<u16> {
         Some(self.offset).filter(|offset| *offset < Self::TOO_LONG)
     }

@@ -145,13 +145,13 @@ fn congestion_feedback_has_the_layout_of_rfc_8888() {
 #[test]
 fn arrival_offsets_are_truncated_and_end_at_8189_of_1024() {
     let before = |nanos: u64| PacketArrival::before(Span::nanos(nanos), Ecn::Ect1);
-    let unit = 1_000_000_000 / 1024;
-    assert_eq!(before(unit).offset(), Some(Span::ZERO));
-    assert_eq!(before(unit + 1).offset(), Some(Span::nanos(unit)));
-    let longest = 8_190 * 1_000_000_000 / 1024;
-    assert_eq!(before(longest - 1).offset(), Some(Span::nanos(8_189 * 1_000_000_000 / 1024)));
-    assert_eq!(before(longest).offset(), None);
     let block = |arrival| bytes(&congestion(vec![Some(arrival)]).to_packet())[16..18].to_vec();
+    let unit = 1_000_000_000 / 1024;
+    assert_eq!(block(before(unit)), [0xa0, 0]);
+    assert_eq!(block(before(unit + 1)), [0xa0, 1]);
+    let longest = 8_190 * 1_000_000_000 / 1024;
+    assert_eq!(block(before(longest - 1)), [0xbf, 0xfd]);
+    assert_eq!(block(before(longest)), [0xbf, 0xfe]);
     assert_eq!(block(before(u64::MAX)), [0xbf, 0xfe]);
     assert_eq!(block(PacketArrival::unknown_time(Ecn::Ect0)), [0xdf, 0xff]);
 }
