@@ -591,18 +591,8 @@ impl Direction {
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
         }
-        let delays: Vec<(i64, i64)> = self
-            .packets
-            .iter()
-            .zip(&arrivals.reported)
-            .filter_map(|(packet, reported)| match reported {
-                Some(Reported::At(at)) if packet.is_recorded => {
-                    let seen = packet.seen.as_nanos() as i64;
-                    Some((seen, at.as_nanos() - seen))
-                }
-                _ => None,
-            })
-            .collect();
+        let delays: Vec<(i64, i64)> =
+            self.reported_times(arrivals).map(|(_, seen, arrived)| (seen, arrived - seen)).collect();
         // Both times are rounded. This makes their difference vary by the sum of both resolutions, even without a
         // queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
@@ -625,17 +615,20 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
+    /// Returns the recorded packets whose arrival time is reported. Each has its index, its recorded time and its
+    /// reported arrival, in nanoseconds.
+    fn reported_times(&self, arrivals: &Arrivals) -> impl Iterator<Item = (usize, i64, i64)> {
+        let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
+        timed.filter_map(|(i, (packet, reported))| match reported {
+            Some(Reported::At(at)) if packet.is_recorded => Some((i, packet.seen.as_nanos() as i64, at.as_nanos())),
+            _ => None,
+        })
+    }
+
     /// Finds steps of the recording's clock by comparing it with the reported arrivals, and removes these steps.
     fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
-        let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
-        let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
-        let timed: Vec<(usize, (i64, i64))> = timed
-            .filter_map(|(i, (packet, reported))| match reported {
-                Some(Reported::At(at)) if packet.is_recorded => Some((i, (seen(packet), at.as_nanos() - seen(packet)))),
-                _ => None,
-            })
-            .collect();
-        let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
+        let timed: Vec<(usize, i64, i64)> = self.reported_times(arrivals).collect();
+        let points: Vec<(i64, i64)> = timed.iter().map(|(_, seen, arrived)| (*seen, arrived - seen)).collect();
         // The steps at `set_at` were removed before, with an error of a few milliseconds. Remove this error.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
@@ -643,17 +636,15 @@ impl Direction {
         });
         for step in rest {
             let from = timed[step.place].0;
-            self.packets[from..].iter_mut().for_each(|packet| {
-                packet.seen = Time::from_nanos(packet.seen.as_nanos().saturating_add_signed(step.nanos));
-            });
+            self.packets[from..].iter_mut().for_each(|packet| clock::shift(&mut packet.seen, step.nanos));
         }
         for step in clock::long_steps(&points) {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
-            let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
             // The reports that arrived after the step have times of the same clock, so move them too.
-            arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
-            self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
+            let after = arrivals.reports.iter_mut().filter(|report| report.0 >= at);
+            after.for_each(|report| clock::shift(&mut report.0, by));
+            self.packets[from..].iter_mut().for_each(|packet| clock::shift(&mut packet.seen, by));
             self.set_by.push(Span::nanos(by.unsigned_abs()));
             notes.push(clock::set_note(-by));
         }
@@ -662,13 +653,8 @@ impl Direction {
 
     /// Finds and removes steps of the recording's clock that are shorter than a second.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
-        let timed = self.packets.iter().zip(&arrivals.reported);
-        let mut timed: Vec<(i64, i64)> = timed
-            .filter_map(|(packet, reported)| match reported {
-                Some(Reported::At(at)) if packet.is_recorded => Some((at.as_nanos(), packet.seen.as_nanos() as i64)),
-                _ => None,
-            })
-            .collect();
+        let mut timed: Vec<(i64, i64)> =
+            self.reported_times(arrivals).map(|(_, seen, arrived)| (arrived, seen)).collect();
         // Sort by reported arrival. These times are from the receiver's clock, so a step of the recording's clock does
         // not change their order.
         timed.sort_by_key(|one| one.0);
@@ -694,16 +680,16 @@ impl Direction {
             if back.is_some_and(|(back, _)| (back + by).abs() > by.abs() / 2) {
                 continue;
             }
-            let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
             let is_after = |at: Time| at.as_nanos() as i64 >= seen;
-            arrivals.reports.iter_mut().filter(|report| is_after(report.0)).for_each(|report| moved(&mut report.0));
+            let after = arrivals.reports.iter_mut().filter(|report| is_after(report.0));
+            after.for_each(|report| clock::shift(&mut report.0, by));
             for (packet, reported) in self.packets.iter_mut().zip(&arrivals.reported) {
                 let is_behind = match reported {
                     Some(Reported::At(at)) => at.as_nanos() >= arrived,
                     _ => is_after(packet.seen),
                 };
                 if is_behind {
-                    moved(&mut packet.seen);
+                    clock::shift(&mut packet.seen, by);
                 }
             }
             self.set_by.push(Span::nanos(by.unsigned_abs()));

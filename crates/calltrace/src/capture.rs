@@ -222,13 +222,13 @@ fn direction(
     let mut unread = capture.unread_beside(&flow);
     let (mut set_at, mut set_by) = (Vec::new(), Vec::new());
     for step in flow.clock_steps(&capture.times) {
-        let moved = |at: &mut Time| *at = Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = capture.rtcp.iter_mut().map(|one| (one.place, &mut one.at));
         let answers = capture.answers.values_mut().flatten().flat_map(|(asked, answered)| [asked, answered]);
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1)).chain(answers.map(|one| (one.place, &mut one.at)));
         // The clock was set at the step, so move the times of all later records.
-        packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
+        let later = packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place);
+        later.for_each(|one| clock::shift(one.1, -step.nanos));
         notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));
         let first = flow.packets.iter().find(|one| one.place >= step.place);

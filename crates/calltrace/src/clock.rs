@@ -42,6 +42,11 @@ pub(crate) struct Step {
     pub(crate) nanos: i64,
 }
 
+/// Moves a time by a number of nanoseconds.
+pub(crate) fn shift(at: &mut Time, nanos: i64) {
+    *at = Time::from_nanos(at.as_nanos().saturating_add_signed(nanos));
+}
+
 pub(crate) fn set_note(nanos: i64) -> String {
     let by = nanos as f64 * 1e-9;
     format!(

@@ -27,8 +27,8 @@ const SIDE_S: f64 = 60.0;
 const LEAST_GAIN_S: f64 = 0.6;
 /// The size of a step is computed from the minimum delays in this time before it and after it, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
-/// Maximum drift between two clocks, in seconds per second.
-const MOST_DRIFT: f64 = 1e-3;
+/// Maximum drift between two clocks, in seconds per second. If the delay has a larger slope, the queue grows.
+pub(crate) const MOST_DRIFT: f64 = 1e-3;
 /// Maximum number of changes of the delay that are examined as possible steps.
 const MOST_CANDIDATES: usize = 64;
 
@@ -268,22 +268,33 @@ fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
 /// Returns the lower convex hull of the points, and the slope of the hull at the middle of the points (Moon, Skelly,
 /// Towsley, INFOCOM 1999).
 fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
+    let hull = lower_hull(points.iter().map(|point| (point.0, point.1)));
+    let weight: f64 = points.iter().map(|point| point.2).sum();
+    let middle = points.iter().map(|point| point.0 * point.2).sum::<f64>() / weight.max(1e-12);
+    let slope = edge_at(&hull, middle).map_or(0.0, |edge| edge.1);
+    (hull, slope)
+}
+
+/// Returns the lower convex hull of the points, from left to right. The points are in the order of their first values.
+pub(crate) fn lower_hull(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
-    for &(at, delay, _) in points {
+    for point in points {
         while let [.., a, b] = hull[..] {
             // Keep `b`, because the hull turns upwards there.
-            if (b.0 - a.0) * (delay - a.1) > (b.1 - a.1) * (at - a.0) {
+            if (b.0 - a.0) * (point.1 - a.1) > (b.1 - a.1) * (point.0 - a.0) {
                 break;
             }
             hull.pop();
         }
-        hull.push((at, delay));
+        hull.push(point);
     }
-    let weight: f64 = points.iter().map(|point| point.2).sum();
-    let middle = points.iter().map(|point| point.0 * point.2).sum::<f64>() / weight.max(1e-12);
-    let edge = hull.windows(2).find(|edge| edge[0].0 <= middle && middle <= edge[1].0);
-    let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
-    (hull, slope)
+    hull
+}
+
+/// Returns the edge of a hull at `at`: its left end, and its slope.
+pub(crate) fn edge_at(hull: &[(f64, f64)], at: f64) -> Option<((f64, f64), f64)> {
+    let edge = hull.windows(2).find(|edge| edge[0].0 <= at && at <= edge[1].0)?;
+    Some((edge[0], (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9)))
 }
 
 /// Returns the size of step `i` in seconds. This is the minimum delay after the step minus the minimum delay before it,

@@ -8,7 +8,7 @@
 use crate::batches;
 use crate::call::{Call, Fate, Unknown};
 use crate::clock;
-use crate::delay_steps::{Axis, lasting_steps};
+use crate::delay_steps::{Axis, MOST_DRIFT, edge_at, lasting_steps, lower_hull};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
@@ -47,8 +47,6 @@ const ALONE: f64 = 0.9;
 /// [`mode`] of their rates. The longest service times are left out ([`without_steps`]). The fraction is lower than
 /// [`ALONE`], because a step of the delay may lower the mean slightly.
 const SHARED_PART: f64 = 0.8;
-/// Maximum drift between two clocks, in seconds per second. If the delay has a larger slope, the queue grows.
-const MOST_DRIFT: f64 = 1e-3;
 /// Maximum share of packets with unknown arrivals. With more, trains and queues are not analysed.
 const MOST_UNKNOWN: f64 = 0.1;
 /// Minimum share of bins whose capacity is known. With fewer, the path's capacity counts as unknown.
@@ -602,22 +600,12 @@ fn routes(least: &[f64]) -> Vec<u32> {
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Lower convex hull of the delays, from left to right.
-    let mut hull: Vec<(f64, f64)> = Vec::new();
-    for &point in &sorted {
-        while let [.., a, b] = hull[..] {
-            if (b.0 - a.0) * (point.1 - a.1) > (b.1 - a.1) * (point.0 - a.0) {
-                break;
-            }
-            hull.pop();
-        }
-        hull.push(point);
-    }
+    let hull = lower_hull(sorted.iter().copied());
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Some(0.0) };
     let mean = sorted.iter().map(|point| point.0).sum::<f64>() / sorted.len() as f64;
-    let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
-    let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
-    let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
+    let edge = edge_at(&hull, mean);
+    let slope = edge.map_or(0.0, |edge| edge.1);
+    let touches = edge.is_some_and(|(point, slope)| touches(&sorted, point, slope, every));
     // Ignore corners near both ends. The first and the last packet are always corners, even if they waited in the
     // queue.
     let span = last.0 - first.0;
