@@ -311,7 +311,7 @@ impl UdpEnd {
             let sent = self.sent.borrow();
             if let Some((media, ..)) = sent.find(&header) {
                 let (seq, fragment, marker) = (media.seq, media.fragment, media.header.marker);
-                sink.on_recovered_as(now, counted, &Protected { seq, fragment, marker });
+                sink.on_recovered(now, counted, &Protected { seq, fragment, marker });
             }
         }
     }

@@ -863,7 +863,7 @@ impl SocketSink {
             let Ok((header, _, payload)) = RtpHeader::parse(&bytes) else { continue };
             let frame = self.clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
             let fragment = Fragment { frame, offset: 0, len: payload.len() as u16 };
-            self.sink.on_recovered(now, &Protected { seq, fragment, marker: header.marker });
+            self.sink.on_recovered(now, seq, &Protected { seq, fragment, marker: header.marker });
             self.last = Some(now);
             self.consumer.take_repaired(now, seq, &header, payload);
         }

@@ -1205,7 +1205,7 @@ impl Sender {
         packet: &CachedPacket<(RtpHeader, Fragment)>,
         stream: Stream,
     ) -> Option<Media> {
-        let (numbered, media, pacing) = (self.numbered(), self.participant.identity.ssrc, self.highest_rate());
+        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
         let again = self.repair.retransmission.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = again.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
@@ -1213,21 +1213,28 @@ impl Sender {
         let header = rtx.header(again.seq as u16, &original_header).ok()?;
         // Use the present time as the send time, because the receiver must measure the delay of the retransmission.
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number) = (again.seq, packet.size, self.number);
+        let (seq, size) = (again.seq, packet.size);
         again.seq += 1;
-        self.number += 1;
-        self.repair.check_pacing(now, size, pacing);
-        if let Some(history) = &mut self.history {
-            history.on_sent(number, now, size, stream, seq as u16);
-        }
-        self.count_departure(now, size);
-        self.count_in_probe(None, size);
-        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
-        self.read_decision();
+        let number = self.on_repair_sent(now, stream, seq, size);
         let transport = numbered.then_some(number as u16);
         let (notice, repairs) = (Notice::NONE, Some(original));
         let (ids, ecn) = (self.settings.ids, self.ecn.field());
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
+    }
+
+    /// Updates the state after a retransmission, padding or parity was sent. Returns the number of the packet.
+    fn on_repair_sent(&mut self, now: Time, stream: Stream, seq: u64, size: Bytes) -> u64 {
+        let (number, pacing) = (self.number, self.highest_rate());
+        self.repair.check_pacing(now, size, pacing);
+        if let Some(history) = &mut self.history {
+            history.on_sent(number, now, size, stream, seq as u16);
+        }
+        self.number += 1;
+        self.count_departure(now, size);
+        self.count_in_probe(None, size);
+        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
+        self.read_decision();
+        number
     }
 
     /// Sends the newest cached packet again as padding, if a probe needs it.
@@ -1246,22 +1253,12 @@ impl Sender {
 
     /// Sends the next parity packet. The pacer delays later packets of all streams for it.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
-        let numbered = self.numbered();
-        let (pacing, bare) = (self.highest_rate(), self.bare_header());
+        let (numbered, bare, stream) = (self.numbered(), self.bare_header(), Stream::Parity);
         let head = self.overhead(&bare, &Notice::NONE);
-        let (number, stream) = (self.number, Stream::Parity);
         let parity = self.repair.parity.as_mut()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
         let NextParity { seq, payload, size, fragment } = parity.next(now, head)?;
-        self.repair.check_pacing(now, size, pacing);
-        if let Some(history) = &mut self.history {
-            history.on_sent(number, now, size, stream, seq as u16);
-        }
-        self.number += 1;
-        self.count_departure(now, size);
-        self.count_in_probe(None, size);
-        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
-        self.read_decision();
+        let number = self.on_repair_sent(now, stream, seq, size);
         let timestamp = self.timestamp(now);
         let send_time = Some(Stamp::of(now));
         let header =

@@ -1042,7 +1042,7 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
             match recovered.packet {
-                Some(packet) => self.on_recovered_as(now, recovered.seq, &packet),
+                Some(packet) => self.on_recovered(now, recovered.seq, &packet),
                 None => self.computable.push(recovered),
             }
         }
@@ -1053,15 +1053,9 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a packet that was recovered from parity. `packet.seq` is the number that the receiver uses,
-    /// [`Recovered::seq`].
-    pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
-        self.on_recovered_as(now, packet.seq, packet);
-    }
-
     /// Processes a packet that was recovered from parity. `counted` is the number that the receiver uses,
-    /// [`Recovered::seq`]. `packet.seq` is the number that the sender uses.
-    pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
+    /// [`Recovered::seq`]. `packet.seq` is the number that the sender uses, or this number again.
+    pub fn on_recovered(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
         self.repaired.insert(counted, now, fragment.frame);
