@@ -90,30 +90,6 @@ pub struct Param {
     pub within: Within,
 }
 
-/// A parameter that has become a constant. A user who sets it gets an error.
-#[derive(Clone, Copy, Debug)]
-pub struct FormerParam {
-    /// The name of the former parameter.
-    pub name: &'static str,
-    /// Value of the constant in repaired mode, and in paper mode.
-    pub of: [Value; 2],
-    /// Where the value is from: paper and equation, or RFC and section.
-    pub source: &'static str,
-}
-
-impl FormerParam {
-    /// Creates a former parameter whose constant has the same value in repaired mode and in paper mode.
-    pub const fn new(name: &'static str, value: Value, source: &'static str) -> Self {
-        Self { name, of: [value, value], source }
-    }
-
-    fn refuse(&self, mode: Mode) -> ParamError {
-        let value = self.of[usize::from(mode == Mode::Paper)];
-        let problem = format!("this parameter no longer exists; it is the constant {value} ({})", self.source);
-        ParamError::new(ParamErrorKind::UnknownParameter, self.name, problem, "remove it")
-    }
-}
-
 macro_rules! ranged {
     ($($(#[$doc:meta])* $make:ident: $kind:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -580,8 +556,6 @@ pub struct Controller {
     pub dashes: Dashes,
     /// Parameters that a user can set.
     pub params: &'static [Param],
-    /// Former parameters, which are constants now.
-    pub former: &'static [FormerParam],
     /// Rules for the controller's behaviour. The controller checks them in every run ([`crate::Check`]).
     pub promises: &'static [&'static Promise],
     /// Builds the sender part of the controller.
@@ -595,17 +569,5 @@ impl Controller {
     /// needed features are offered.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
-    }
-
-    /// Returns the parameters' values. These are the values in `given`, and the defaults in `mode` for all other
-    /// parameters.
-    ///
-    /// # Errors
-    /// [`Values::resolve`] fails, or `given` sets a former parameter.
-    pub fn resolve(&self, mode: Mode, given: &[(String, Given)]) -> Result<Values, ParamError> {
-        match given.iter().find_map(|(name, _)| self.former.iter().find(|former| former.name == *name)) {
-            Some(former) => Err(former.refuse(mode)),
-            None => Values::resolve(self.params, mode, given),
-        }
     }
 }

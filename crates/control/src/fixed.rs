@@ -24,7 +24,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#ff7f0e",
     dashes: &[],
     params: PARAMS,
-    former: &[],
     promises: &[],
     sender: |setup, values| {
         Box::new(Constant { rate: values.rate("rate").unwrap_or(setup.cap).min(setup.cap), rule: "constant rate" })

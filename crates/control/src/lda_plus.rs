@@ -5,7 +5,7 @@
 //! computes a rate for each receiver and sends at the lowest of them. `docs/controllers/lda-plus.md` has the equations
 //! and the differences from the paper.
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, Values, params};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, Values, params};
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
@@ -31,14 +31,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"LDAP",
     colour: "#e377c2",
     params: PARAMS,
-    former: &[
-        FormerParam::new("a_start", Value::Rate(FIRST_STEP), "LDA+: 10 kb/s"),
-        FormerParam {
-            name: "rise_on_loss",
-            of: [Value::Switch(false), Value::Switch(true)],
-            source: "LDA+ as printed in paper mode",
-        },
-    ],
     sender: |setup, values| Box::new(Sender::new(setup, values)),
     receiver: |_, _| Box::new(Receiver::default()),
     ..crate::fixed::CONTROLLER

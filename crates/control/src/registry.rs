@@ -167,7 +167,7 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     let switch = ALL.iter().filter(|c| c.name == name).find_map(|c| {
         let works_without = |param: &&Param| {
             let given = [(param.name.to_owned(), Given::Switch(false))];
-            c.resolve(Mode::Repaired, &given).is_ok_and(|values| c.missing(&values, offered).is_none())
+            Values::resolve(c.params, Mode::Repaired, &given).is_ok_and(|values| c.missing(&values, offered).is_none())
         };
         c.params.iter().filter(|param| param.within == Within::Either).find(works_without)
     });
@@ -267,7 +267,7 @@ impl Chosen {
     /// # Errors
     /// Returns an error if a parameter is unknown or its value is invalid.
     pub fn of(controller: &'static Controller, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
-        Ok(Self { controller, values: controller.resolve(mode, given)? })
+        Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
     }
 
     /// Does the same as [`Chosen::new`], but returns a factory that all senders and receivers of a run share.
@@ -306,21 +306,6 @@ mod tests {
                 assert_ne!((a.colour, a.dashes), (b.colour, b.dashes), "{} and {}", a.name, b.name);
             }
         }
-    }
-
-    #[test]
-    fn a_former_parameter_is_refused_with_its_value_and_a_remedy() {
-        let given = |name: &str| [(name.to_owned(), Given::Number(1.0))];
-        for controller in ALL {
-            for former in controller.former {
-                assert!(controller.params.iter().all(|p| p.name != former.name), "{}.{}", controller.name, former.name);
-                let error = Chosen::of(controller, Mode::Repaired, &given(former.name)).unwrap_err();
-                assert_eq!(error.kind, ParamErrorKind::UnknownParameter);
-                assert!(error.problem.contains(&format!(" {} (", former.of[0])), "{error}");
-            }
-        }
-        let error = |mode| Chosen::new("lda-plus", mode, &given("rise_on_loss")).unwrap_err().problem;
-        assert!(error(Mode::Repaired).contains("constant false") && error(Mode::Paper).contains("constant true"));
     }
 
     #[test]

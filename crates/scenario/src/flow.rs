@@ -10,7 +10,7 @@ use crate::model::{
 use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
-use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup};
+use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup, Values};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_media::{BUILT_IN_SWITCHING, CodecModel, Emit, RFC8593, Rungs, Vbr};
 use steadycast_settings::tree::{Item, Place, Value, quoted};
@@ -410,7 +410,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
                 Ok(controller) => {
                     for one in given {
                         // Resolve each parameter separately, so that an error contains the line of this parameter.
-                        if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
+                        if let Err(error) = Values::resolve(controller.params, mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
                     }

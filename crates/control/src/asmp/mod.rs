@@ -13,8 +13,8 @@ mod sender;
 pub(crate) mod suppress;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
-use constants::{AGG_SHARE, SIMILARITY};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use constants::AGG_SHARE;
 use steadycast_units::{Rate, Span};
 
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -36,10 +36,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#d62728",
     dashes: &[],
     params: PARAMS,
-    former: &[
-        FormerParam::new("similarity", Value::Number(SIMILARITY), "ASMP, 3.8"),
-        FormerParam::new("lambda", Value::Choice("ln N + 1"), "ASMP, eq. 20; NORM"),
-    ],
     promises: &[&STEP, &LEAST],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),

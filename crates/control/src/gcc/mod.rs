@@ -16,10 +16,10 @@ mod robust_throughput;
 mod sender;
 mod trendline;
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Setup, Value, Values, params};
+use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
 use crate::report_scheduler::ReportScheduler;
 use crate::{Need, ReceiverHalf, Wake};
-use constants::{BETA, ETA, FEEDBACK_MAX, FEEDBACK_MIN, K_DOWN, K_UP, MOST_PROBE};
+use constants::{FEEDBACK_MAX, FEEDBACK_MIN, MOST_PROBE};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -37,14 +37,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#b8860b",
     dashes: &[8.0, 2.0, 2.0, 2.0],
     params: PARAMS,
-    former: &[
-        FormerParam::new("k_up", Value::Number(K_UP), "libwebrtc, trendline_estimator.cc"),
-        FormerParam::new("k_down", Value::Number(K_DOWN), "libwebrtc, trendline_estimator.cc"),
-        FormerParam::new("beta", Value::Number(BETA), "libwebrtc, aimd_rate_control.cc"),
-        FormerParam::new("eta", Value::Number(ETA), "libwebrtc, aimd_rate_control.cc"),
-        FormerParam::new("most_probe", Value::Rate(MOST_PROBE), "libwebrtc, probe_controller.cc"),
-        FormerParam::new("alr_probes", Value::Switch(true), "libwebrtc, probe_controller.cc"),
-    ],
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver,
     ..crate::fixed::CONTROLLER

@@ -9,8 +9,8 @@ mod law;
 mod many;
 mod one;
 
+use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Param, Receivers, params};
-use crate::{Promise, tfrc};
 use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
@@ -29,7 +29,6 @@ pub(crate) const MULTFRC: Controller = Controller {
     app: *b"MULT",
     colour: "#17becf",
     params: &IIAD,
-    former: tfrc::FORMER,
     sender: |setup, values| Box::new(many::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(many::Receiver::new(setup, values)),
     ..crate::fixed::CONTROLLER

@@ -9,8 +9,8 @@ mod receiver;
 mod sender;
 mod signal;
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, params};
-use constants::{GAMMA_MAX, R_MAX, X_MAX};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, params};
+use constants::{R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -27,7 +27,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"NADA",
     colour: "#bc5090",
     params: PARAMS,
-    former: &[FormerParam::new("gamma_max", Value::Number(GAMMA_MAX), "RFC 8698, GAMMA_MAX")],
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver: |setup, values| Box::new(receiver::Receiver::new(&Config::new(setup, values))),
     ..crate::fixed::CONTROLLER

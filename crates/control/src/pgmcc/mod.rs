@@ -8,7 +8,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use steadycast_units::Span;
 
 pub(crate) const CONTROLLER: Controller = Controller {
@@ -27,7 +27,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"PGMC",
     colour: "#9467bd",
     params: PARAMS,
-    former: &[FormerParam::new("dupthresh", Value::Number(DUP_THRESHOLD as f64), DRAFT)],
     promises: &[&WITHIN],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),

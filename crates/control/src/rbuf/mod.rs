@@ -7,7 +7,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, params};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::fixed::{CONTROLLER as CONSTANT, Constant};
 use receiver::Receiver;
 use sender::Sender;
@@ -29,7 +29,6 @@ pub(crate) const TYPE1: Controller = Controller {
     app: *b"RBUF",
     colour: COLOUR,
     params: PARAMS,
-    former: FORMER,
     sender: |setup, values| Box::new(Sender::new(setup, values, true)),
     receiver: |_, values| Box::new(Receiver::new(values.choice("cc_cap") == "tfrc")),
     ..CONSTANT
@@ -42,7 +41,6 @@ pub(crate) const TYPE2: Controller = Controller {
     source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
     dashes: &[6.0, 2.0],
     params: PARAMS.split_at(9).0,
-    former: FORMER.split_at(4).0,
     sender: |setup, values| Box::new(Sender::new(setup, values, false)),
     ..TYPE1
 };
@@ -55,7 +53,6 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     colour: COLOUR,
     dashes: &[2.0, 2.0],
     params: PARAMS.split_at(1).0,
-    former: FORMER.split_at(2).0,
     sender: |setup, values| {
         let rate = Train::new(setup.packet).rate(values.span("ipd_min")).min(setup.cap);
         Box::new(Constant { rate, rule: "least delay between packets" })
@@ -119,22 +116,6 @@ const GAMMA_UNDER_FAST: f64 = 1.3;
 /// In overflow, this factor replaces γ₂ while the buffer still fills (section 4.4). The paper prints the condition with
 /// the opposite sign. In paper mode, the factor therefore replaces γ₂ while the buffer drains.
 const GAMMA_OVER_FAST: f64 = 0.8;
-
-/// Former parameters that are constants now. The controller `rbuf-type1` had all of them. The controller `no-control`
-/// had only the first two. The controller `rbuf-type2` had all except the last three.
-const FORMER: &[FormerParam] = &[
-    FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
-    FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),
-    FormerParam::new("gamma_under", Value::Number(GAMMA_UNDER), "Hong, Park, section 4.4"),
-    FormerParam::new("gamma_over", Value::Number(GAMMA_OVER), "Hong, Park, section 4.4"),
-    FormerParam::new("gamma_under_fast", Value::Number(GAMMA_UNDER_FAST), "Hong, Park, section 4.4"),
-    FormerParam::new("gamma_over_fast", Value::Number(GAMMA_OVER_FAST), "Hong, Park, section 4.4"),
-    FormerParam {
-        name: "gamma_sign",
-        of: [Value::Choice("sane"), Value::Choice("printed")],
-        source: "Hong, Park, section 4.4; mode = \"paper\" has it as printed",
-    },
-];
 
 /// Number of round trips ahead for which ΔB is extrapolated (`stable = "predictive"`). The paper has no such rule.
 const HORIZON: f64 = 8.0;

@@ -10,10 +10,10 @@ mod profile;
 mod sender;
 mod window;
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use crate::report_scheduler::{ReportScheduler, SinceLastReport};
 use crate::{Need, Wake};
-use constants::{BETA_LOSS, REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
+use constants::{REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
 use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
@@ -31,20 +31,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"SCRM",
     colour: "#003f5c",
     params: PARAMS,
-    former: &[
-        FormerParam::new("virtual_rtt", Value::Span(VIRTUAL_RTT), "SCReAM v2 draft, VIRTUAL_RTT"),
-        FormerParam::new("beta_loss", Value::Number(BETA_LOSS), "SCReAM v2 draft, BETA_LOSS"),
-        FormerParam::new(
-            "beta_ecn",
-            Value::Number(DRAFT.beta_ecn),
-            "SCReAM v2 draft, BETA_ECN; profile = \"code\" has its own",
-        ),
-        FormerParam::new(
-            "mul_increase",
-            Value::Number(DRAFT.mul_increase),
-            "SCReAM v2 draft, MUL_INCREASE_FACTOR; profile = \"code\" has its own",
-        ),
-    ],
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
     ..crate::fixed::CONTROLLER

@@ -32,7 +32,7 @@ mod tests;
 mod trains;
 mod verdict;
 
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, params};
+use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::report_scheduler::ReportScheduler;
 use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
@@ -51,7 +51,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#00798c",
     params: PARAMS,
     promises: &[&DELAY, &TWICE],
-    former: &[FormerParam::new("at", Value::Choice("sender"), "Steadycast")],
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |setup, values| {
         let config = Config::new(setup, values);

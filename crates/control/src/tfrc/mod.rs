@@ -8,7 +8,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, Values, params};
+use crate::entry::{Controller, FeedbackTiming, Receivers, Values, params};
 use crate::loss::LossSettings;
 pub(crate) use message::{FeedbackReport, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
 pub(crate) use receiver::{CountedPackets, Receiver};
@@ -28,7 +28,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"TFRC",
     colour: "#1f77b4",
     params: PARAMS,
-    former: &[T_MBI_PARAM],
     promises: &[&TWICE],
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::new(values))),
     receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), CountedPackets::All)),
@@ -81,19 +80,10 @@ impl Settings {
 
 /// t_mbi: maximum time between two packets (RFC 5348, section 4.3).
 const T_MBI: Span = Span::secs(64);
-const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
 /// Default of `start_delay` in `Mode::Repaired`. The ten packets with which a TCP begins cause at most this queueing
 /// delay on a link of 6 Mb/s or more.
 const START_DELAY: Span = Span::millis(20);
-
-/// Former parameters of the controllers that build on TFRC. These controllers now use TFRC's constant and defaults.
-pub(crate) const FORMER: &[FormerParam] = &[
-    T_MBI_PARAM,
-    FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },
-    FormerParam { name: "damping", of: PARAMS[2].of, source: PARAMS[2].source },
-    FormerParam { name: "start_delay", of: PARAMS[3].of, source: PARAMS[3].source },
-];
 
 /// The constants that the parameter `profile` selects.
 #[derive(Clone, Copy, Debug, Default)]

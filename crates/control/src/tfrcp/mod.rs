@@ -8,9 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{
-    Controller, Dashes, FeedbackTiming, FormerParam, Mode, Param, Receivers, Setup, Value, Values, params,
-};
+use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values, params};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -49,7 +47,6 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         colour: "#8c564b",
         dashes,
         params,
-        former: FORMER,
         sender: original,
         receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
         ..crate::fixed::CONTROLLER
@@ -117,12 +114,6 @@ const SR_FRAMES: f64 = 5.0;
 const FIRST_QUANTIZER: f64 = 60.0;
 /// By how much the quantizer falls after an interval without loss (section III.B).
 const QUANTIZER_STEP: f64 = 2.0;
-
-const FORMER: &[FormerParam] = &[
-    FormerParam::new("sr_every", Value::Number(SR_FRAMES), "Miyabayashi et al., section II.B"),
-    FormerParam::new("q0", Value::Number(FIRST_QUANTIZER), "Miyabayashi et al., section III.B"),
-    FormerParam::new("qstep", Value::Number(QUANTIZER_STEP), "Miyabayashi et al., section III.B"),
-];
 
 const RATE: &[Param] = &[K, ROUND, ACK, R0];
 const RATE_CL: &[Param] = &[K, ROUND, ACK, R0, CL_BRANCH];
