@@ -38,8 +38,6 @@ pub struct TcpShape {
     pub packet: u64,
     /// The size of the IP and TCP headers of a full segment, in bytes.
     pub header: u64,
-    /// Whether the first segment is a SYN.
-    pub handshake: bool,
     /// Whether segments carry timestamps (RFC 7323).
     pub timestamps: bool,
 }
@@ -204,10 +202,7 @@ impl TcpShape {
 
     /// Returns the sequence number of the first byte of `segment`. The SYN has the number 0.
     fn byte(self, segment: u32) -> u32 {
-        let data = if self.handshake { segment.saturating_sub(1) } else { segment };
-        // If the model has no handshake, the capture begins after the SYN.
-        let syn = u32::from(!self.handshake || segment > 0);
-        data.wrapping_mul(self.payload()).wrapping_add(syn)
+        segment.saturating_sub(1).wrapping_mul(self.payload()).wrapping_add(u32::from(segment > 0))
     }
 
     fn timestamps(self, value: Time, echo: Time) -> Option<(u32, u32)> {
@@ -215,7 +210,7 @@ impl TcpShape {
     }
 
     fn data(self, segment: &Segment) -> TcpHeader {
-        let syn = self.handshake && segment.seq == 0;
+        let syn = segment.seq == 0;
         TcpHeader {
             seq: self.byte(segment.seq),
             // The data sender acknowledges only the SYN of its peer, because the peer sends no data.

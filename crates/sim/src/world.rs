@@ -148,7 +148,6 @@ impl Simulation {
                 Agent::TcpSource(source) => Some(TcpShape {
                     packet: source.config.packet.get(),
                     header: source.config.header.get(),
-                    handshake: source.config.handshake,
                     timestamps: source.config.timestamps,
                 }),
                 _ => None,

@@ -270,15 +270,10 @@ settings! {
         [inner] validated_growth: bool,
         /// The initial slow-start threshold in segments. With `None`, the threshold is `window`.
         [inner] initial_ssthresh: Option<u32>,
-        /// Whether the connection begins with a segment without payload. The initial window applies when this segment
-        /// is acknowledged.
-        [inner] handshake: bool,
         /// How long the receiver may delay an acknowledgment while it waits for a second segment.
         [inner] delayed_ack_timeout: Span,
         /// Number of segments at the start that are acknowledged without delay.
         [inner] quick_acks: u32,
-        /// Whether each of the first two duplicate acknowledgments allows a new segment to be sent (RFC 3042).
-        [inner] limited_transmit: bool,
         /// Whether the window grows by the number of acknowledged segments instead of the number of acknowledgments.
         /// This is RFC 3465 without its limit L.
         [inner] byte_counting: bool,
@@ -307,8 +302,6 @@ settings! {
         /// Whether segments leave in units that the network device splits (TSO). As in Linux, a unit has two segments
         /// on most paths.
         [inner] offload: bool,
-        /// Whether CUBIC uses fast convergence (RFC 9438, section 4.7).
-        [inner] fast_convergence: bool,
         /// Seed of BBR's random numbers, which determine when BBR probes.
         [inner] draws: Seed,
     }
@@ -387,9 +380,7 @@ impl Config {
     /// | `window` | 20 | same | 4194 (6 MiB, the largest of `tcp_rmem`) |
     /// | `initial_window`, `initial_ssthresh` | 2, the window | same | 10, infinite |
     /// | `restart_window`, `validated_growth` | 1, no | same | 10, yes |
-    /// | `handshake` | yes (40 B, then the window opens) | same | yes |
     /// | `delayed_ack`, its timer, `quick_acks` | off, 100 ms, 0 | same | on, 40 ms, 16 |
-    /// | `limited_transmit` | on: ns-2.35 has `singledup_ 1` | same | on |
     /// | `byte_counting`, `whole_window` | no | same | yes |
     /// | `timestamps` | no | same | yes |
     /// | `tick` | 10 ms | 100 ms | exact |
@@ -418,11 +409,9 @@ impl Config {
             restart_window: 1,
             validated_growth: false,
             initial_ssthresh: None,
-            handshake: true,
             delayed_ack: false,
             delayed_ack_timeout: Span::millis(100),
             quick_acks: 0,
-            limited_transmit: true,
             byte_counting: false,
             whole_window: false,
             timestamps: false,
@@ -440,7 +429,6 @@ impl Config {
             offload: false,
             ecn: matches!(congestion, Congestion::Dctcp | Congestion::Prague),
             hystart: Hystart::Off,
-            fast_convergence: true,
             draws: Seed(0),
         };
         match preset {

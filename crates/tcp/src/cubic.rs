@@ -23,9 +23,8 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 ///
 /// t is the time in seconds since congestion avoidance began. Windows are in segments. [`Cubic::grow`] follows the RFC.
 /// [`Cubic::acks_per_segment`] follows Linux.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cubic {
-    fast_convergence: bool,
     /// W_max: the window before the last reduction. Fast convergence may make this value smaller. It is 0 if W_max is
     /// unknown.
     w_max: f64,
@@ -42,24 +41,10 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    pub(crate) fn new(fast_convergence: bool) -> Self {
-        Self {
-            fast_convergence,
-            w_max: 0.0,
-            origin: 0.0,
-            k: 0.0,
-            epoch: None,
-            w_est: 0.0,
-            w_est_acked: 0.0,
-            cwnd_prior: 0.0,
-        }
-    }
-
     /// Records a window reduction. Returns the new slow-start threshold, to which the caller applies a lower bound.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
-        // Lower W_max to release bandwidth for newer flows (RFC 9438, section 4.7).
-        let released = self.fast_convergence && cwnd < self.w_max;
-        self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        // Fast convergence: lower W_max to release bandwidth for newer flows (RFC 9438, section 4.7).
+        self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
         self.epoch = None;
         cwnd * BETA
@@ -140,7 +125,7 @@ mod tests {
 
     #[test]
     fn linux_grows_fast_far_from_the_plateau_and_slowly_on_it() {
-        let mut cubic = Cubic::new(true);
+        let mut cubic = Cubic::default();
         let at = |seconds: f64| Time::ZERO + Span::millis((seconds * 1e3) as u64);
         let least = Span::millis(40);
         // Before the first loss, the window grows by 5 % per round trip.

@@ -90,7 +90,7 @@ impl Model {
             Congestion::Dctcp => Algorithm::Dctcp(Dctcp::new()),
             Congestion::Prague => {
                 let mut prague = Prague::new();
-                prague.set(if config.handshake { 1.0 } else { initial_window });
+                prague.set(1.0);
                 Algorithm::Prague(prague)
             }
             _ => return None,

@@ -203,7 +203,7 @@ impl Sender {
             }
             None => (u64::from(MAX_SEGMENTS), config.packet),
         };
-        let opening = u64::from(config.handshake && data > 0);
+        let opening = u64::from(data > 0);
         // The SYN also has a segment number.
         let end = (data + opening).min(u64::from(MAX_SEGMENTS)) as u32;
         let window = config.window.clamp(1, MAX_WINDOW);
@@ -233,9 +233,9 @@ impl Sender {
             offload: config.offload.then(|| Offload::new(Bytes::new(payload))),
             whole: WholeWindow::default(),
             // Before the handshake is complete, only the SYN may be sent.
-            cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
+            cwnd: 1.0,
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
-            cubic: Cubic::new(config.fast_convergence),
+            cubic: Cubic::default(),
             hystart: HystartState::new(config.hystart),
             cwr: false,
             model: Model::new(config, initial_window.min(f64::from(window))).map(Box::new),
@@ -271,7 +271,7 @@ impl Sender {
             self.cwnd = self.cwnd.min(f64::from(restart));
             self.set_prague_window();
         }
-        let opening = u32::from(self.config.handshake && self.end == 0);
+        let opening = u32::from(self.end == 0);
         self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
         self.completed = None;
     }
@@ -463,7 +463,7 @@ impl Sender {
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
-        let len = if seq == 0 && self.config.handshake {
+        let len = if seq == 0 {
             self.config.header
         } else if seq == self.last_segment.0 {
             self.last_segment.1
@@ -471,7 +471,7 @@ impl Sender {
             self.config.packet
         };
         // Retransmissions and SYNs are not ECN-capable (RFC 3168, section 6.1.5).
-        let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
+        let capable = self.config.ecn && !retransmission && seq != 0;
         let mut ecn = if capable { Ecn::Ect0 } else { Ecn::NotEct };
         let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
         if let Some(model) = &mut self.model {
@@ -520,7 +520,7 @@ impl Sender {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
         // The first acknowledgment ends the handshake, because only the SYN was sent before it.
-        let opens = self.config.handshake && acked > 0 && ack.next == acked;
+        let opens = acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
         }
@@ -587,8 +587,7 @@ impl Sender {
         }
         // Limited transmit (RFC 3042): allow one segment for each of the first two duplicates, because each shows that
         // a segment has arrived.
-        let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
-        let limit = if early && self.config.limited_transmit {
+        let limit = if self.dupacks > 0 && self.dupacks < DUP_THRESH {
             (self.cwnd + f64::from(self.dupacks)) as u32
         } else {
             self.cwnd as u32 + self.inflation
@@ -624,7 +623,7 @@ impl Sender {
         }
         // Limited transmit (RFC 3042): subtract the segments that have arrived, so that they make room for new
         // segments.
-        let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
+        let in_flight = self.scoreboard.pipe();
         let cwnd = self.cwnd as u32;
         self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
             false => SendLimit::AllSent,
@@ -959,7 +958,7 @@ impl Sender {
     #[inline(always)]
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
-        if self.config.handshake && ack.next == acked {
+        if ack.next == acked {
             // The acknowledgment is for the SYN. Open the initial window.
             self.cwnd = self.initial_window.min(most);
             return;

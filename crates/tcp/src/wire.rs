@@ -3,7 +3,7 @@ use steadycast_units::{Bytes, Ecn, Time};
 /// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number. It counts segments and starts at 0. With a handshake, segment 0 is the SYN.
+    /// The sequence number. It counts segments and starts at 0. Segment 0 is the SYN.
     pub seq: u32,
     /// Size on the wire, including IP and TCP headers.
     pub len: Bytes,
