@@ -25,9 +25,6 @@ def experiment(text: str, file: str, seed: int | None = None, count: int | None 
 def network(name: str, folder: Path, networks: Path) -> str:
     """Return a named network, with its topology, events and added flows, as a TOML table on one line."""
 
-def switching_input() -> list[tuple[str, str, str]]:
-    """Return the values of a switching rule's input: (key of the message, attribute of the object, meaning)."""
-
 def controllers() -> list[dict[str, Any]]:
     """Return all controllers as dicts with name, about, when, source, cast, feedback, colour, dashes, params."""
 

@@ -242,9 +242,9 @@ def test_what_a_rule_writes_to_stderr_stands_in_a_file_of_its_own(tmp_path: Path
     assert (tmp_path / "out" / "switching-video.log").read_text() == "here\n"
 
 
-def test_the_page_and_the_stub_have_the_input_as_it_is_declared() -> None:
-    declared = core.switching_input()
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == declared
+def test_the_page_has_each_value_of_the_input() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    # The keys of messages are those of crates/external/tests/all/switching.rs.
+    assert [key for key, _ in rows] == ["t", "rung", "recent", "worst", "rate", "backlog", "group"]
     attributes = {name for name in vars(sc.SwitchingInput) if not name.startswith("_")}
-    assert attributes == {attribute for _, attribute, _ in declared}
+    assert attributes == {attribute for _, attribute in rows}

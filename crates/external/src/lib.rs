@@ -14,11 +14,9 @@ mod message;
 mod process;
 #[cfg(unix)]
 mod program;
-mod switching;
 
 pub use answer::{Hello, Wrong, decision, hello, rung};
 pub use fault::{Fault, FaultSlot, Moment, one_line};
 pub use half::{Decided, Event, Half, Law, LawReport};
 #[cfg(unix)]
 pub use program::{LOG_BYTES, Program, Timeouts};
-pub use switching::{InputField, InputValue, SWITCHING_INPUT};

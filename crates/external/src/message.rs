@@ -2,11 +2,10 @@
 
 use crate::answer::VERSION;
 use crate::half::LawReport;
-use crate::switching::write_context;
 use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
-use steadycast_media::RungContext;
-use steadycast_units::{Ecn, Time};
+use steadycast_media::{RungContext, RungNeed};
+use steadycast_units::{Ecn, Rate, Time};
 
 /// Writes a number as JSON, or `null` if there is no number.
 struct Or<T>(Option<T>);
@@ -72,7 +71,7 @@ impl Message {
             span(report.rtt),
             Or(expected),
             Or(lost),
-            Or(report.received.map(steadycast_units::Rate::as_bps)),
+            Or(report.received.map(Rate::as_bps)),
             span(report.queueing),
             span(report.jitter),
             report.waiting.0.get(),
@@ -98,7 +97,20 @@ impl Message {
     }
 
     pub(crate) fn rungs(&mut self, context: &RungContext<'_>) {
-        write_context(context, self.begin("rungs"));
+        let list = |rate: fn(&RungNeed) -> Rate| {
+            context.needs.iter().map(|need| rate(need).as_bps().to_string()).collect::<Vec<_>>().join(",")
+        };
+        let _ = write!(
+            self.begin("rungs"),
+            ",\"t\":{},\"rung\":{},\"recent\":[{}],\"worst\":[{}],\"rate\":{},\"backlog\":{},\"group\":{}",
+            context.at.as_nanos(),
+            Or(context.rung),
+            list(|need| need.recent),
+            list(|need| need.worst),
+            context.rate.as_bps(),
+            context.backlog.get(),
+            context.lasts.as_nanos(),
+        );
         self.end();
     }
 

@@ -11,10 +11,7 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
-use steadycast_external::{
-    Decided, Event, Fault, FaultSlot, Half, InputValue, Law, LawReport, Moment, SWITCHING_INPUT, one_line,
-    switching_input,
-};
+use steadycast_external::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, Moment, one_line};
 use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
@@ -499,34 +496,38 @@ impl ReceiverHalf for PythonReceiver {
     }
 }
 
-/// Declares the Python class that is the input of a switching rule, from the rows of [`switching_input`].
-macro_rules! input_class {
-    ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
-        attributes! {
-            /// State of a stream at a key frame, for a switching rule.
-            PySwitchingInput as "SwitchingInput" {
-                $(#[doc = $about] $attribute: <$type as InputValue>::Python,)+
-            }
-        }
-
-        impl PySwitchingInput {
-            fn of(context: &RungContext<'_>) -> Self {
-                $(
-                    let value: fn(&RungContext<'_>) -> $type = $value;
-                    let $attribute = value(context).python();
-                )+
-                Self { $($attribute,)+ }
-            }
-        }
-    };
+attributes! {
+    /// State of a stream at a key frame, for a switching rule.
+    PySwitchingInput as "SwitchingInput" {
+        /// Time of the key frame, in seconds since the flow's start.
+        at_s: f64,
+        /// The stream's rung. Rung 0 is the finest. It is `None` at the start and after a pause.
+        rung: Option<usize>,
+        /// For each rung, the higher one of the rates of its last two groups of pictures, in bit/s.
+        recent_bps: Vec<f64>,
+        /// For each rung, the highest rate of its groups of pictures in the last ten seconds, in bit/s.
+        worst_bps: Vec<f64>,
+        /// The controller's mean rate over the last group of pictures, or its present rate if that is lower, in bit/s.
+        rate_bps: f64,
+        /// The media that wait at the sender, in bytes.
+        backlog_bytes: u64,
+        /// Duration of the group of pictures that begins, in seconds.
+        group_s: f64,
+    }
 }
-switching_input!(input_class);
 
-/// Returns a description of the input of switching rules. Each row has the key in messages to external programs, the
-/// attribute of `SwitchingInput`, and the meaning.
-#[pyfunction]
-pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str)> {
-    SWITCHING_INPUT.iter().map(|field| (field.key, field.attribute, field.about)).collect()
+impl PySwitchingInput {
+    fn of(context: &RungContext<'_>) -> Self {
+        Self {
+            at_s: context.at.as_secs_f64(),
+            rung: context.rung,
+            recent_bps: context.needs.iter().map(|need| need.recent.as_bps_f64()).collect(),
+            worst_bps: context.needs.iter().map(|need| need.worst.as_bps_f64()).collect(),
+            rate_bps: context.rate.as_bps_f64(),
+            backlog_bytes: context.backlog.get(),
+            group_s: context.lasts.as_secs_f64(),
+        }
+    }
 }
 
 pub(crate) struct PythonSwitching {

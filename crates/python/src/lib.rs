@@ -35,8 +35,6 @@ mod _core {
     #[pymodule_export]
     const __build__: &str = env!("BUILD");
     #[pymodule_export]
-    use crate::controller::switching_input;
-    #[pymodule_export]
     use crate::controller::{PyArrived, PyReport, PySent, PySetup, PySlot, PySwitchingInput};
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]

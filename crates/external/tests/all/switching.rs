@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use steadycast_control::FeedbackFormat;
-use steadycast_external::{Fault, FaultSlot, Program, SWITCHING_INPUT, Timeouts};
+use steadycast_external::{Fault, FaultSlot, Program, Timeouts};
 use steadycast_media::{RungContext, RungNeed, SwitchingFactory};
 use steadycast_units::{Bytes, Rate, Span};
 
@@ -41,7 +41,7 @@ fn after_a_fault_the_stream_keeps_its_rung_and_the_program_is_asked_no_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn a_message_has_the_values_of_the_context_by_their_declared_keys(
+    fn a_message_has_the_values_of_the_context_by_their_keys(
         rates in prop::collection::vec((any::<u64>(), any::<u64>()), 1..9),
         at in any::<u64>(),
         rate in any::<u64>(),
@@ -74,9 +74,6 @@ proptest! {
             "recent": rates.iter().map(|(recent, _)| *recent).collect::<Vec<_>>(),
             "worst": rates.iter().map(|(_, worst)| *worst).collect::<Vec<_>>(),
         });
-        prop_assert_eq!(&message, &expected);
-        let keys: Vec<&str> = SWITCHING_INPUT.iter().map(|field| field.key).collect();
-        let sent: Vec<&String> = message.as_object().unwrap().keys().filter(|key| *key != "m").collect();
-        prop_assert!(sent.len() == keys.len() && sent.iter().all(|key| keys.contains(&key.as_str())));
+        prop_assert_eq!(message, expected);
     }
 }
