@@ -83,12 +83,8 @@ impl Network {
     /// Creates the network of a scenario. It has no groups yet.
     ///
     /// # Errors
-    /// Returns an error if a link is invalid or if there are too many links or nodes.
+    /// Returns an error if a link is invalid.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
-        // Limit the number of links. The event queue packs an index into 29 bits, and each link has two directions.
-        if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
-            return Err(BuildError::new("links", "the scenario has too many of them"));
-        }
         let ends = scenario.links.iter().flat_map(|l| [(l.a.0, l.b.0), (l.b.0, l.a.0)]);
         let graph = Graph::new(scenario.nodes.len(), ends);
         let directions = 2 * scenario.links.len();

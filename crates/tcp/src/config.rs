@@ -325,38 +325,12 @@ fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     }
 }
 
-/// The reason why a [`Config`] is invalid.
+/// The reason why this crate can't simulate a [`Config`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The congestion control exists only in kernels.
     #[error("the congestion control {0} is a kernel's alone")]
     NotModelled(&'static str),
-    /// The packet has no room for payload.
-    #[error("a packet of {packet} has no room for payload behind {header} of headers")]
-    NoPayload {
-        /// The value of [`Config::packet`].
-        packet: Bytes,
-        /// The value of [`Config::header`].
-        header: Bytes,
-    },
-    /// The window is empty or too large for the sequence numbers.
-    #[error("{what} is {got} segments: it must be 1 … {max}")]
-    Window {
-        /// The name of the field.
-        what: &'static str,
-        /// The given value, in segments.
-        got: u32,
-        /// The largest valid value, in segments.
-        max: u32,
-    },
-    /// The minimum time-out exceeds the maximum.
-    #[error("the minimum time-out {min} is longer than the maximum {max}")]
-    Timeouts {
-        /// The value of [`Config::min_rto`].
-        min: Span,
-        /// The value of [`Config::max_rto`].
-        max: Span,
-    },
     /// The payload needs more segments than there are sequence numbers.
     #[error("{0} is more than can be numbered: at most 4 290 000 000 segments")]
     TooLong(Bytes),
@@ -482,25 +456,14 @@ impl Config {
         Some(config)
     }
 
-    /// Checks the fields. [`crate::Sender::new`] and [`crate::Receiver::new`] do not return errors, but clamp invalid
-    /// values.
+    /// Checks that this crate can simulate the connection. [`crate::Sender::new`] and [`crate::Receiver::new`] do not
+    /// return errors, but clamp invalid values.
     ///
     /// # Errors
     /// Returns the first problem that is found.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Congestion::Kernel(name) = self.congestion {
             return Err(ConfigError::NotModelled(name));
-        }
-        if self.packet <= self.header {
-            return Err(ConfigError::NoPayload { packet: self.packet, header: self.header });
-        }
-        for (what, got) in [("window", self.window), ("initial_window", self.initial_window)] {
-            if got == 0 || got > MAX_WINDOW {
-                return Err(ConfigError::Window { what, got, max: MAX_WINDOW });
-            }
-        }
-        if self.min_rto > self.max_rto {
-            return Err(ConfigError::Timeouts { min: self.min_rto, max: self.max_rto });
         }
         match self.bytes {
             Some(bytes) if bytes.get().div_ceil(self.payload()) > u64::from(MAX_SEGMENTS) => {

@@ -92,16 +92,8 @@ fn the_schema_has_the_keys_that_are_read_and_no_others() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_named() {
-    let good = Config::new(Preset::Ns2, Congestion::NewReno);
-    let wrong = |config: Config| config.check().unwrap_err().to_string();
-    assert_eq!(
-        wrong(Config { packet: Bytes::new(40), ..good.clone() }),
-        "a packet of 40B has no room for payload behind 40B of headers"
-    );
-    assert_eq!(wrong(Config { window: 0, ..good.clone() }), "window is 0 segments: it must be 1 … 1048576");
-    assert!(wrong(Config { min_rto: Span::secs(61), ..good.clone() }).contains("61s is longer than the maximum 60s"));
-    let long = Config { bytes: Some(Bytes::new(u64::MAX)), ..good };
+fn more_payload_than_can_be_numbered_is_refused() {
+    let long = Config { bytes: Some(Bytes::new(u64::MAX)), ..Config::new(Preset::Ns2, Congestion::NewReno) };
     assert_eq!(long.check(), Err(ConfigError::TooLong(Bytes::new(u64::MAX))));
 }
 
