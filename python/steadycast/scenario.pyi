@@ -712,16 +712,12 @@ class Change(Part):
     """The new probability that a packet is duplicated."""
     jitter: Jitter | str | None = None
     """The new jitter; "0ms" removes it."""
-    loop: bool | None = None
-    """Refused, as "trace"."""
     loss: Loss | str | float | None = None
     """The new random loss; { kind = "none" } removes it."""
     rate: str | None = None
     """The new rate. "none" removes the limit. "0bps" is an outage, in which no packet leaves the queue."""
     reorder: Reorder | None = None
     """The new reordering; { p = 0 } removes it."""
-    trace: str | None = None
-    """Refused: a trace holds for the whole run, and belongs to the link."""
 
 @dataclass(kw_only=True)
 class Event(Part):

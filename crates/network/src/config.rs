@@ -30,14 +30,14 @@ pub(crate) fn link_config(
         if change.link != direction_ix.link() || !applies {
             continue;
         }
-        let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(..) | sc::RateSpec::Table(_));
+        let traced = matches!(direction.rate, sc::RateSpec::Trace(..) | sc::RateSpec::Table(_));
         let delayed = change.delay.is_some() && direction.delay_trace.is_some();
         let lost = change.loss.is_some() && direction.loss_trace.is_some();
-        if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) || delayed || lost {
+        if change.rate.is_some() && traced || delayed || lost {
             let what = "a trace holds for a whole run; an event can set a constant rate on a link with a constant rate";
             return Err(BuildError::new(format!("link.{}", scenario.links[direction_ix.link().0 as usize].name), what));
         }
-        let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
+        let rate = change.rate.map(|new| new.as_option().copied().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
             // A link that has no rate is unlimited until this event.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);

@@ -350,10 +350,6 @@ tables! {
         direction: Directions,
         /// The new rate. "none" removes the limit. "0bps" is an outage, in which no packet leaves the queue.
         rate: OrNone<Rate>,
-        /// Refused: a trace holds for the whole run, and belongs to the link.
-        trace: String,
-        /// Refused, as "trace".
-        r#loop: bool,
         /// The new propagation delay.
         delay: Span,
         /// The new jitter; "0ms" removes it.

@@ -10,7 +10,7 @@ use steadycast_control::registry::{Chosen, Controller, Given, Outside, ParamErro
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Shaper, Steps};
 use steadycast_media::{BUILT_IN_SWITCHING, Bounds, CodecSettings, Emit, Rungs, Vbr};
-use steadycast_settings::{Kind, Rule, Within, kinds, positive, settings, words};
+use steadycast_settings::{Kind, OrNone, Rule, Within, kinds, positive, settings, words};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 
 /// A node: its index in [`Scenario::nodes`].
@@ -745,7 +745,7 @@ pub struct Change {
     /// The directions that change. By default, `loss` changes only in the forward direction.
     pub direction: Directions,
     /// A new rate.
-    pub rate: Option<RateSpec>,
+    pub rate: Option<OrNone<Rate>>,
     /// A new delay.
     pub delay: Option<Span>,
     /// A new jitter. A mean of 0 removes the jitter.

@@ -715,7 +715,9 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     let over = back.get("back");
     let parts = || [Some(&both), over].into_iter().flatten();
     if !parts().any(|part| TRACED.iter().any(|(_, key, _)| part.get(key).is_some())) {
-        parts().for_each(|part| idle_loop(part.get("loop").map(|looped| &looped.at), out));
+        for looped in parts().filter_map(|part| part.get("loop")) {
+            out.problem(&looped.at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
+        }
     }
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
@@ -817,18 +819,11 @@ fn direction(
     })
 }
 
-/// Adds a problem at the key `loop` of a table that has no trace.
-pub(crate) fn idle_loop(given: Option<&Place>, out: &mut Findings) {
-    if let Some(at) = given {
-        out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
-    }
-}
-
 pub(crate) fn probability(given: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
     checked(given, &link::probability, out)
 }
 
-pub(crate) fn rate(
+fn rate(
     rate: Option<&Spanned<OrNone<Rate>>>,
     trace: Option<&Spanned<String>>,
     repeat: Option<bool>,

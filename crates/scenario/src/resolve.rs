@@ -9,7 +9,7 @@ use crate::model::{
     RateSpec, Recording, Scenario, Start, Workload,
 };
 use crate::name::Pattern;
-use crate::network::{Files, Layout, Network, idle_loop, probability, rate};
+use crate::network::{Files, Layout, Network, probability};
 use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -469,9 +469,9 @@ fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
 
 impl Names<'_> {
     /// Fills in the parts of a scenario that refer to flows, links and nodes by name.
-    fn fill(&self, scenario: &mut Scenario, file: &File, files: &mut Files, out: &mut Findings) {
+    fn fill(&self, scenario: &mut Scenario, file: &File, files: &Files, out: &mut Findings) {
         let events = file.event.as_ref().map_or(&[][..], |e| &e.value);
-        scenario.events = self.events(events, scenario, files, out);
+        scenario.events = self.events(events, scenario, out);
         let tables = file.simulcast.as_ref().map_or(&[][..], |s| &s.value);
         let find = |table: &SimulcastTable, out: &mut Findings| self.groups_of(table, out);
         scenario.simulcasts = simulcasts(tables, &scenario.flows, &scenario.events, find, &files.registry, out);
@@ -530,13 +530,9 @@ impl Names<'_> {
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
-    /// Adds a problem for a trace in an event, and for a change of a link's property that comes from a trace. Traces
-    /// apply to the whole run, so events can neither start nor replace them.
-    fn refuse_traces(&self, set: &SetTable, links: &[LinkIx], out: &mut Findings) {
-        if let Some(trace) = &set.trace {
-            let remedy = "write the trace at the link, for the whole run, or a rate in the event";
-            out.problem(&trace.at, "an event can't start a trace", remedy);
-        }
+    /// Adds a problem for a change of a link's property that comes from a trace. A trace applies to the whole run, so
+    /// an event can't replace it.
+    fn refuse_traced(&self, set: &SetTable, links: &[LinkIx], out: &mut Findings) {
         let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
         for link in links.iter().filter_map(|link| self.network.links.get(link.0 as usize)) {
             let ways = [(&link.forward, direction.forward()), (&link.back, direction.back())];
@@ -602,13 +598,7 @@ impl Names<'_> {
         })
     }
 
-    fn events(
-        &self,
-        tables: &[Spanned<EventTable>],
-        scenario: &Scenario,
-        files: &mut Files,
-        out: &mut Findings,
-    ) -> Vec<Event> {
+    fn events(&self, tables: &[Spanned<EventTable>], scenario: &Scenario, out: &mut Findings) -> Vec<Event> {
         let (mut all, mut stops) = (Vec::new(), Vec::new());
         for table in tables {
             let at = match &table.value.at {
@@ -666,18 +656,18 @@ impl Names<'_> {
                     out.missing(&set.at, "link", "write for example link = \"bottleneck\"");
                     continue;
                 };
-                if !set.present().iter().any(|(key, _)| !matches!(*key, "link" | "direction" | "loop")) {
-                    let remedy = "write at least one of: rate, trace, delay, jitter, loss, reorder, duplicate";
-                    out.problem(&set.at, "it changes nothing", remedy);
+                if !set.present().iter().any(|(key, _)| !matches!(*key, "link" | "direction")) {
+                    // Report nothing if one of its keys could not be read, because that problem has been reported.
+                    if !out.spoken_below(&set.at) {
+                        let remedy = "write at least one of: rate, delay, jitter, loss, reorder, duplicate";
+                        out.problem(&set.at, "it changes nothing", remedy);
+                    }
                     continue;
                 }
                 let links = self.links(names, out);
-                idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
-                self.refuse_traces(set, &links, out);
+                self.refuse_traced(set, &links, out);
                 // Pass on only the keys that the event contains, because absent keys mean no change.
-                let faster = set.rate.is_some() || set.trace.is_some();
-                let repeat = set.r#loop.as_ref().map(|looped| looped.value);
-                let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), repeat, files, out) } else { None };
+                let rate = set.rate.as_ref().map(|rate| rate.value);
                 let jitter = set.jitter.as_ref().map(|jitter| jitter.value);
                 let loss = set.loss.as_ref().map(|loss| loss.value.clone());
                 let reorder = set.reorder.as_ref().map(|r| r.value);
@@ -685,7 +675,7 @@ impl Names<'_> {
                 let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
                 for link in links {
                     let delay = set.delay.as_ref().map(|d| d.value);
-                    let (rate, loss) = (rate.clone(), loss.clone());
+                    let loss = loss.clone();
                     add(EventKind::Set(Change { link, direction, rate, delay, jitter, loss, reorder, duplicate }));
                 }
             }

@@ -767,7 +767,7 @@ fn an_event_neither_starts_nor_replaces_a_trace() {
         "loss_trace = \"losses.csv\", loop = true",
     );
     for (link, set, said) in [
-        ("rate = \"1Mbps\"", "trace = \"rates.csv\"", Some("an event can't start a trace")),
+        ("rate = \"1Mbps\"", "trace = \"rates.csv\"", Some("set.trace: no such key; it is a key of flow, link")),
         (rate, "rate = \"1Mbps\"", Some("the link's trace holds for the whole run")),
         (delay, "delay = \"9ms\"", Some("the link's delay_trace holds for the whole run")),
         (loss, "loss = { kind = \"none\" }", Some("the link's loss_trace holds for the whole run")),
