@@ -528,7 +528,7 @@ impl Feed for LadderFeed {
     }
 
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
-        let mut coded = self.encoder.next(rate, backlog);
+        let mut coded = self.encoder.next_frame(rate, backlog);
         let rung = self.rungs.get(&coded.quantizer)?;
         let at = |n: u32| rung.offsets.get(n as usize).map_or(0, |o| *o as usize);
         let unit = rung.data.get(at(coded.clip)..at(coded.clip + 1)).unwrap_or_default();
@@ -569,7 +569,7 @@ impl Feed for LadderFeed {
     }
 
     fn best(&self) -> Option<Rate> {
-        Some(self.encoder.best())
+        self.encoder.best()
     }
 }
 

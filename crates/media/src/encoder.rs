@@ -2,7 +2,8 @@
 
 use crate::FrameKind;
 use crate::{
-    BUILT_IN_SWITCHING, Ladder, RungChooser, RungContext, RungHistory, RungNeed, Scale, SwitchingRule, abandons_group,
+    BUILT_IN_SWITCHING, Feed, Ladder, RungChooser, RungContext, RungHistory, RungNeed, Scale, SwitchingRule,
+    abandons_group,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -179,32 +180,9 @@ impl Encoder {
         Self { switching, ..self }
     }
 
-    /// Returns when the next frame is ready, as the time since the start of the flow.
-    pub fn due(&self) -> Span {
-        self.ladder.time(self.next)
-    }
-
-    /// Returns when the frame at position `display` in display order was sampled, as the time since the start of the
-    /// flow.
-    pub fn shown_at(&self, display: u32) -> Span {
-        self.ladder.time(u64::from(display))
-    }
-
-    /// Resumes at the next GOP after a pause, and resets the rate control. Returns the number of the first frame of
-    /// this GOP.
-    pub fn resume(&mut self) -> u32 {
-        let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
-        // Advance to the next GOP. The last GOP of the clip may be shorter than `gop`.
-        let within = self.next % frames;
-        self.next += within.next_multiple_of(gop).min(frames) - within;
-        (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        (self.credit, self.last_gop, self.chosen) = (0.0, None, None);
-        (self.next - self.left_out) as u32
-    }
-
     /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is too far below the rate that the present rung needs.
     /// The function `abandons_group` in `rungs.rs` decides this. Returns whether frames were skipped.
-    pub fn abandons_group(&mut self, rate: Rate) -> bool {
+    fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
         let rest = within.next_multiple_of(gop).min(frames) - within;
@@ -215,24 +193,9 @@ impl Encoder {
         true
     }
 
-    /// Records the controller's new rate, which includes all packet headers (IP, UDP and RTP).
-    pub fn on_rate(&mut self, rate: Rate) {
-        self.rate_sum.0 += rate.as_bps_f64();
-        self.rate_sum.1 += 1;
-    }
-
-    /// Returns whether the best quantizer needs less than the rate allows. The clip then limits the rate.
-    pub const fn limited(&self) -> bool {
-        self.limited
-    }
-
-    /// Returns the mean rate that the best quantizer needs over the clip, including packet headers.
-    pub fn best(&self) -> Rate {
-        self.ladder.rates(0, self.payload, self.overhead).0
-    }
-
-    /// Returns the next frame. `rate` is the current target rate, and `backlog` is the number of bytes in the pacer.
-    pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
+    /// Encodes the next frame. Never skips frames, unlike [`Feed::next`]. `rate` is the current target rate, and
+    /// `backlog` is the number of bytes in the pacer.
+    pub fn next_frame(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
         let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
@@ -426,6 +389,43 @@ impl Encoder {
     }
 }
 
+impl Feed for Encoder {
+    fn due(&self) -> Span {
+        self.ladder.time(self.next)
+    }
+
+    fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
+        (!self.abandons_group(rate)).then(|| self.next_frame(rate, backlog))
+    }
+
+    fn shown_at(&self, display: u32) -> Span {
+        self.ladder.time(u64::from(display))
+    }
+
+    fn resume(&mut self) -> u32 {
+        let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
+        // Advance to the next GOP. The last GOP of the clip may be shorter than `gop`.
+        let within = self.next % frames;
+        self.next += within.next_multiple_of(gop).min(frames) - within;
+        (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
+        (self.credit, self.last_gop, self.chosen) = (0.0, None, None);
+        (self.next - self.left_out) as u32
+    }
+
+    fn on_rate(&mut self, rate: Rate) {
+        self.rate_sum.0 += rate.as_bps_f64();
+        self.rate_sum.1 += 1;
+    }
+
+    fn limited(&self) -> bool {
+        self.limited
+    }
+
+    fn best(&self) -> Option<Rate> {
+        Some(self.ladder.rates(0, self.payload, self.overhead).0)
+    }
+}
+
 /// Returns the indices of up to `count` quantizers of a ladder, from the finest to the coarsest. The logarithms of
 /// their rates are as evenly spaced as the ladder allows.
 fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize> {
@@ -499,7 +499,7 @@ mod tests {
             display: (0..20).collect(),
         };
         let mut encoder = Encoder::new(Arc::new(ladder), Vbr::Ladder, waiting, 1_000, 0);
-        let frame = |encoder: &mut Encoder, backlog| encoder.next(Rate::kbps(80), backlog).size.get();
+        let frame = |encoder: &mut Encoder, backlog| encoder.next_frame(Rate::kbps(80), backlog).size.get();
         let steady: u64 = (0..10).map(|_| frame(&mut encoder, Bytes::ZERO)).sum();
         assert_eq!(steady, 10_000);
         (0..10).map(|_| frame(&mut encoder, backlog)).sum()

@@ -1,10 +1,9 @@
-use crate::Part;
-use crate::{Coded, Encoder};
+use crate::{Coded, Part};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A source of coded frames over time. Examples are an [`Encoder`], which models an encoder, and a real encoder behind
-/// a camera.
+/// A source of coded frames over time. Examples are an [`Encoder`](crate::Encoder), which models an encoder, and a real
+/// encoder behind a camera.
 pub trait Feed: Send {
     /// Returns when the next frame is ready, as the time since the start of the flow. Returns [`Span::MAX`] if the time
     /// is not known yet.
@@ -51,29 +50,5 @@ pub trait Feed: Send {
     /// `None` if the rate is not known beforehand.
     fn best(&self) -> Option<Rate> {
         None
-    }
-}
-
-impl Feed for Encoder {
-    fn due(&self) -> Span {
-        self.due()
-    }
-    fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
-        (!self.abandons_group(rate)).then(|| self.next(rate, backlog))
-    }
-    fn shown_at(&self, display: u32) -> Span {
-        self.shown_at(display)
-    }
-    fn resume(&mut self) -> u32 {
-        self.resume()
-    }
-    fn on_rate(&mut self, rate: Rate) {
-        self.on_rate(rate);
-    }
-    fn limited(&self) -> bool {
-        self.limited()
-    }
-    fn best(&self) -> Option<Rate> {
-        Some(self.best())
     }
 }

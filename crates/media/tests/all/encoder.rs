@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use steadycast_media::FrameKind;
-use steadycast_media::{BacklogRule, Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, bucket};
+use steadycast_media::{BacklogRule, Bucket, Encoder, Evalvid, Feed, Ladder, PerFrame, Scale, Vbr, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
@@ -82,7 +82,11 @@ fn ladder() -> Arc<Ladder> {
 fn quantizers(vbr: Vbr, kbps: f64, gops: usize) -> Vec<u8> {
     let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::default(), 1_000_000, 0);
     let rate = Rate::from_bps_f64(kbps * 1000.0);
-    (0..gops * 12).map(|_| encoder.next(rate, Bytes::ZERO)).filter(|c| c.index % 12 == 0).map(|c| c.quantizer).collect()
+    (0..gops * 12)
+        .map(|_| encoder.next_frame(rate, Bytes::ZERO))
+        .filter(|c| c.index % 12 == 0)
+        .map(|c| c.quantizer)
+        .collect()
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
             let mut encoder = Encoder::new(ladder(), vbr.clone(), BacklogRule::Damped, 1, 60);
             for _ in 0..100 {
-                let coded = encoder.next(rate, Bytes::new(1 << 40));
+                let coded = encoder.next_frame(rate, Bytes::new(1 << 40));
                 assert!((2..=31).contains(&coded.quantizer));
                 encoder.on_rate(rate);
             }
@@ -140,8 +144,9 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
 #[test]
 fn after_a_pause_the_next_group_of_pictures_begins() {
     let mut encoder = Encoder::new(ladder(), Vbr::Ladder, BacklogRule::default(), 1_000, 0);
-    let take =
-        |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), Bytes::ZERO)).last().unwrap();
+    let take = |encoder: &mut Encoder, n: usize| {
+        (0..n).map(|_| encoder.next_frame(Rate::mbps(1), Bytes::ZERO)).last().unwrap()
+    };
     assert_eq!(take(&mut encoder, 12).index, 11);
     assert_eq!(encoder.resume(), 12, "a group that is whole is not left out");
     assert_eq!(take(&mut encoder, 1).index, 12);
@@ -158,7 +163,7 @@ fn after_a_pause_the_next_group_of_pictures_begins() {
 fn what_waits_takes_room_from_the_next_group() {
     let after = |waiting, backlog: u64| {
         let mut encoder = Encoder::new(ladder(), Vbr::Ladder, waiting, 1_000_000, 0);
-        encoder.next(Rate::mbps(1), Bytes::new(backlog)).quantizer
+        encoder.next_frame(Rate::mbps(1), Bytes::new(backlog)).quantizer
     };
     // 1 Mb/s are 60 kB per GoP. All of it gives q 4 (929); 15 kB less are 750 kb/s, q 5 (651); at least half of it
     // gives q 6 (453).
@@ -190,7 +195,7 @@ fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Sp
     let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), BacklogRule::Drained, 1_000, 0);
     let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);
     for n in 0..frames {
-        let coded = encoder.next(rate(n), Bytes::new(level as u64));
+        let coded = encoder.next_frame(rate(n), Bytes::new(level as u64));
         assert!(n.is_multiple_of(12) || coded.quantizer >= last, "within a group it becomes no finer");
         last = coded.quantizer;
         let drained = rate(n).scale(room);
@@ -226,7 +231,7 @@ fn per_frame_a_dip_of_a_fifth_within_a_group_is_owed_and_a_halved_rate_is_follow
         let vbr = Vbr::Frame(PerFrame { wait: Span::millis(100), room: 2.5 });
         let mut encoder = Encoder::new(peaked(), vbr, BacklogRule::Drained, 1_000, 0);
         let rate = |n: u32| Rate::kbps(500).scale(if n < 4 { 1.0 } else { dip });
-        let mut chosen: Vec<u8> = (0..12).map(|n| encoder.next(rate(n), Bytes::ZERO).quantizer).collect();
+        let mut chosen: Vec<u8> = (0..12).map(|n| encoder.next_frame(rate(n), Bytes::ZERO).quantizer).collect();
         chosen.dedup();
         chosen.len()
     };
