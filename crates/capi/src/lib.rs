@@ -214,8 +214,26 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { hand_over(abi, controller, params, bounds, error, room, make) }
+}
+
+/// Creates a handle with `make`, from the arguments of `steadycast_new`. If this fails or panics, writes the problem to
+/// `error` and returns null.
+///
+/// # Safety
+/// As for [`steadycast_new`].
+unsafe fn hand_over<H>(
+    abi: u32,
+    controller: *const c_char,
+    params: *const c_char,
+    bounds: *const SteadycastBounds,
+    error: *mut c_char,
+    room: usize,
+    make: impl FnOnce(Named<'_>) -> Result<H, String>,
+) -> *mut H {
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
-    let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
+    let made = catch_unwind(AssertUnwindSafe(|| make(bounds_from(abi, controller, params, bounds)?)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
@@ -224,6 +242,19 @@ pub unsafe extern "C" fn steadycast_new(
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
         }
+    }
+}
+
+/// Frees a handle. Null is permitted.
+///
+/// # Safety
+/// `handle` is null, or comes from [`hand_over`] and is not used again.
+unsafe fn release<H>(handle: *mut H) {
+    if !handle.is_null() {
+        // SAFETY: the handle comes from `Box::into_raw`, and is not used again.
+        let handle = unsafe { Box::from_raw(handle) };
+        // Catch a panic, because it must not end the caller's program.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
 
@@ -260,13 +291,7 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
     Ok(read)
 }
 
-fn make(
-    abi: u32,
-    controller: Result<Option<&str>, String>,
-    params: Result<Option<&str>, String>,
-    bounds: Result<SteadycastBounds, String>,
-) -> Result<SteadycastRemote, String> {
-    let (controller, params, bounds) = bounds_from(abi, controller, params, bounds)?;
+fn make((controller, params, bounds): Named<'_>) -> Result<SteadycastRemote, String> {
     let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
     Ok(SteadycastRemote { remote, packet: bounds.packet.get(), broken: false })
 }
@@ -319,12 +344,8 @@ fn flag(name: &str, value: u32) -> Result<bool, String> {
 /// `handle` is null, or comes from `steadycast_new` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
-    if !handle.is_null() {
-        // SAFETY: the handle comes from `Box::into_raw`, and is not used again.
-        let handle = unsafe { Box::from_raw(handle) };
-        // Catch a panic, because it must not end the caller's program.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
-    }
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { release(handle) }
 }
 
 /// Records a media packet sent at `at_ns`. Returns the packet's number, or `STEADYCAST_NO_NUMBER` for an invalid call.
@@ -527,34 +548,45 @@ pub unsafe extern "C" fn steadycast_decision(
     decision: *mut SteadycastDecision,
 ) -> c_int {
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { read_decision(handle, decision, |own| (own.remote.decision(), own.packet)) }
+}
+
+/// Reads a handle's decision into `decision`. `read` returns the decision and the size of a full packet in bytes.
+///
+/// # Safety
+/// As for [`with`]; `decision` is null or points to a struct of its type.
+unsafe fn read_decision<H: Handle>(
+    handle: *mut H,
+    decision: *mut SteadycastDecision,
+    read: impl FnOnce(&H) -> (Decision, u64),
+) -> c_int {
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
-    let tell = |own: &mut SteadycastRemote| write_decision(decision, &own.remote.decision(), own.packet);
+    let tell = |own: &mut H| {
+        let (wanted, packet) = read(own);
+        let window = wanted.window.map(|window| match window {
+            Window::Packets(packets) => u64::from(packets) * packet,
+            Window::Bytes(bytes) => bytes.get(),
+        });
+        decision.target_bps = wanted.target.as_bps();
+        decision.pacing_bps = wanted.pacing.as_bps();
+        decision.window_bytes = window.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+        decision.limit = match wanted.limit {
+            Limit::Start => 0,
+            Limit::Network => 1,
+            Limit::Cap => 2,
+            Limit::Floor => 3,
+        };
+        let room = decision.why.len();
+        // SAFETY: the array has `room` bytes.
+        unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
+        STEADYCAST_OK
+    };
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
-}
-
-/// Writes a decision into the caller's struct. `packet` is the size of a full packet in bytes.
-fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: u64) -> c_int {
-    let window = wanted.window.map(|window| match window {
-        Window::Packets(packets) => u64::from(packets) * packet,
-        Window::Bytes(bytes) => bytes.get(),
-    });
-    decision.target_bps = wanted.target.as_bps();
-    decision.pacing_bps = wanted.pacing.as_bps();
-    decision.window_bytes = window.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-    decision.limit = match wanted.limit {
-        Limit::Start => 0,
-        Limit::Network => 1,
-        Limit::Cap => 2,
-        Limit::Floor => 3,
-    };
-    let room = decision.why.len();
-    // SAFETY: the array has `room` bytes.
-    unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
-    STEADYCAST_OK
 }
 
 /// Fills `probe`, whose `size` the caller has set, with the probe that has to be sent. Returns 1 if there is a probe,
@@ -616,7 +648,8 @@ mod tests {
             interval_ms: 0,
             acknowledged: 0,
         };
-        let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
+        let named = bounds_from(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
+        let mut own = make(named).unwrap();
         // SAFETY: the handle is a local variable of this function.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);

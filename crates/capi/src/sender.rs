@@ -2,9 +2,9 @@
 //! a pacer, a frame queue and retransmissions.
 
 use crate::{
-    Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
-    SteadycastBounds, SteadycastDecision, SteadycastFate, bounds_from, flag, nanos, read_bounds, text, time, told,
-    with, write_decision,
+    Handle, Named, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE,
+    STEADYCAST_VALUE, SteadycastBounds, SteadycastDecision, SteadycastFate, flag, hand_over, nanos, read_decision,
+    release, time, told, with,
 };
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -167,11 +167,8 @@ pub unsafe extern "C" fn steadycast_sender_new(
     room: usize,
 ) -> *mut SteadycastSender {
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    let (controller, params) = unsafe { (text::read(controller), text::read(params)) };
-    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    let (bounds, settings) = unsafe { (read_bounds(bounds), read_settings(settings)) };
-    let make = || {
-        let (controller, params, bounds) = bounds_from(abi, controller, params, bounds)?;
+    let settings = unsafe { read_settings(settings) };
+    let make = |(controller, params, bounds): Named<'_>| {
         let packet = bounds.packet.get();
         let mut made = MediaSettings::new(bounds);
         if let Some(given) = settings? {
@@ -189,16 +186,8 @@ pub unsafe extern "C" fn steadycast_sender_new(
         let sender = MediaSender::new(controller, &params, made).map_err(|problem| problem.to_string())?;
         Ok(SteadycastSender { sender, packet, broken: false })
     };
-    let made =
-        catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
-    match made {
-        Ok(handle) => Box::into_raw(Box::new(handle)),
-        Err(problem) => {
-            // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-            unsafe { text::write(&problem, error, room) };
-            ptr::null_mut()
-        }
-    }
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { hand_over(abi, controller, params, bounds, error, room, make) }
 }
 
 /// Reads the settings. Returns `None` if `settings` is null.
@@ -224,12 +213,8 @@ unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Opt
 /// `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
-    if !handle.is_null() {
-        // SAFETY: the handle comes from `Box::into_raw`, and is not used again.
-        let handle = unsafe { Box::from_raw(handle) };
-        // Catch a panic, because it must not end the caller's program.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
-    }
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { release(handle) }
 }
 
 /// Adds a stream. Returns the stream's number from 0, or a code below zero. It is `STEADYCAST_VALUE` if a field is out
@@ -558,13 +543,7 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     decision: *mut SteadycastDecision,
 ) -> c_int {
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
-    if decision.size != size_of::<SteadycastDecision>() {
-        return STEADYCAST_SIZE;
-    }
-    let tell = |own: &mut SteadycastSender| write_decision(decision, &own.sender.decision(), own.packet);
-    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, tell) }
+    unsafe { read_decision(handle, decision, |own| (own.sender.decision(), own.packet)) }
 }
 
 /// Writes a transport-wide sequence number into the element `id` of an unencrypted RTP packet, or adds the element
