@@ -139,7 +139,6 @@ pub struct ReceivedAudio {
 struct ReceivedState {
     packets: VecDeque<ReceivedAudio>,
     wanted: bool,
-    overrun: u64,
 }
 
 /// A queue of received audio packets for their reader.
@@ -164,11 +163,6 @@ impl ReceivedAudioQueue {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Returns how many packets were dropped because the reader is slow or because sender reports are missing.
-    pub fn overrun(&self) -> u64 {
-        self.locked().overrun
-    }
-
     fn push(&self, packet: ReceivedAudio) {
         let mut state = self.locked();
         if !state.wanted {
@@ -177,7 +171,6 @@ impl ReceivedAudioQueue {
         state.packets.push_back(packet);
         if state.packets.len() > MAX_HELD_PACKETS {
             state.packets.pop_front();
-            state.overrun += 1;
         }
     }
 }
@@ -251,7 +244,6 @@ impl AudioIntake {
             // Limit the number of packets, because a sender may never send the reports that they wait for.
             if self.unaligned.len() > MAX_HELD_PACKETS {
                 self.unaligned.pop_front();
-                self.queue.locked().overrun += 1;
             }
         }
     }

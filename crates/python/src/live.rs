@@ -659,13 +659,6 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of audio packets that were dropped. A packet is dropped if the caller is too slow. It is also dropped
-    /// if no RTCP sender report relates the audio's clock to the video's clock.
-    #[getter]
-    fn audio_overrun(&self) -> u64 {
-        self.audio_queue.overrun()
-    }
-
     /// Waits up to `patience` seconds for frames. Returns a list of tuples: ticks, damaged, whole, arrival in seconds,
     /// bytes. The list is empty if no frame arrived. Returns `None` if the session has ended.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
