@@ -539,9 +539,6 @@ pub struct Controller {
     /// Whether a repeated report has the same meaning as the first one. For example, this is so if a report carries a
     /// rate.
     pub repeats: bool,
-    /// Whether this controller replaces another one if receivers send only standard reports. Only one controller has
-    /// this role.
-    pub fallback: bool,
     /// Whether receivers compute a rate themselves ([`ReceiverHalf::acceptable`]).
     pub own_rate: bool,
     /// Whether the controller reacts to ECN congestion marks (RFC 3168).

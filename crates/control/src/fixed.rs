@@ -16,7 +16,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     needs: |_| &[],
     standard_reports: true,
     repeats: false,
-    fallback: false,
     own_rate: false,
     answers_marks: false,
     extension: 0,

@@ -28,7 +28,6 @@ pub(crate) const CONTROLLER: Controller = Controller {
     needs: |_| &[],
     standard_reports: true,
     repeats: true,
-    fallback: true,
     own_rate: true,
     extension: message::RATE_ID,
     answers_marks: true,
