@@ -36,10 +36,14 @@ pub(crate) struct Decision {
     pub(crate) is_self_limited: bool,
 }
 
+/// The state of the sender's loss recovery. A recovery ends when all segments that were outstanding at its start are
+/// acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryState {
     Open,
+    /// Fast recovery.
     Recovery,
+    /// Recovery from a time-out.
     Loss,
 }
 

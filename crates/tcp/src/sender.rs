@@ -43,15 +43,6 @@ pub enum SendLimit {
     Pacing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// Fast recovery. It ends when `recover` is acknowledged.
-    Recovery,
-    /// Recovery from a time-out. It ends when `recover` is acknowledged.
-    Loss,
-}
-
 /// Proportional rate reduction (RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProportionalRateReduction {
@@ -134,7 +125,7 @@ pub struct Sender {
     /// One past the highest segment that was sent (SND.NXT, RFC 9293).
     max: u32,
 
-    state: State,
+    state: RecoveryState,
     /// The value of `max` at the last window reduction.
     recover: u32,
     /// Whether duplicate acknowledgments below `recover` are ignored, so that they start no recovery (RFC 6582,
@@ -218,7 +209,7 @@ impl Sender {
             una: 0,
             next: 0,
             max: 0,
-            state: State::Open,
+            state: RecoveryState::Open,
             recover: 0,
             ignores_dupacks: false,
             marked: false,
@@ -363,7 +354,7 @@ impl Sender {
         self.whole = WholeWindow::default();
         // Start again with the loss window of one segment (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
-        self.state = State::Loss;
+        self.state = RecoveryState::Loss;
         self.recover = self.max;
         self.ignores_dupacks = true;
         self.marked = false;
@@ -456,7 +447,7 @@ impl Sender {
         }
         self.sent += 1;
         self.last_sent = now;
-        if self.state == State::Recovery {
+        if self.state == RecoveryState::Recovery {
             self.prr.prr_out += 1;
         }
         // Start the timer if it is not running (RFC 6298, section 5.1).
@@ -492,7 +483,7 @@ impl Sender {
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
         // Check that there is a segment that pacing delays. Otherwise pacing is not the limit.
-        let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
+        let some = self.retransmit_first || self.state != RecoveryState::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
 
@@ -527,19 +518,14 @@ impl Sender {
         let marked = if self.config.ecn { model.marked(ack, fresh) } else { 0 };
         match &mut model.algorithm {
             Algorithm::Bbr(_) | Algorithm::Bbr1(_) => {
-                let phase = match self.state {
-                    State::Open => RecoveryState::Open,
-                    State::Recovery => RecoveryState::Recovery,
-                    State::Loss => RecoveryState::Loss,
-                };
                 // Pass the window in every phase, because BBR saves and restores it itself.
                 let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
-                let window = Window { phase, cwnd: self.cwnd, most };
+                let window = Window { phase: self.state, cwnd: self.cwnd, most };
                 self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.min_rtt);
             }
             Algorithm::Dctcp(dctcp) => {
                 if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)
-                    && self.state == State::Open
+                    && self.state == RecoveryState::Open
                 {
                     let window = self.cwnd.min(most);
                     let less = window * (1.0 - factor);
@@ -551,18 +537,19 @@ impl Sender {
                 }
             }
             Algorithm::Prague(prague) => {
-                let repairing = self.state != State::Open;
-                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.is_cwnd_limited(acked);
+                let repairing = self.state != RecoveryState::Open;
+                let may_grow =
+                    self.state != RecoveryState::Recovery && acked > 0 && !opens && self.is_cwnd_limited(acked);
                 let srtt = self.rtt.srtt().unwrap_or(Span::millis(1));
                 let sample = AckSample { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
                 if opens {
                     prague.set(self.cwnd);
                 }
-                if self.state == State::Recovery {
+                if self.state == RecoveryState::Recovery {
                     prague.set(self.ssthresh);
                 }
                 let (cwnd, threshold, cut) = prague.on_ack(&sample, self.cwnd, self.ssthresh, most);
-                if self.state != State::Recovery {
+                if self.state != RecoveryState::Recovery {
                     self.cwnd = cwnd.clamp(1.0, most);
                 }
                 if cut {
@@ -597,7 +584,7 @@ impl Sender {
         }
         let allowed = limit.min(self.window);
         if self.next - self.una >= allowed || self.burst_left == 0 {
-            return Err(if self.state == State::Recovery {
+            return Err(if self.state == RecoveryState::Recovery {
                 SendLimit::Recovery
             } else if allowed < limit || limit == self.window {
                 SendLimit::ReceiverWindow
@@ -618,7 +605,7 @@ impl Sender {
 
     #[inline(always)]
     fn next_with_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
-        if self.state != State::Open || self.retransmit_first {
+        if self.state != RecoveryState::Open || self.retransmit_first {
             return self.next_in_recovery(now);
         }
         // Limited transmit (RFC 3042): subtract the segments that have arrived, so that they make room for new
@@ -653,8 +640,11 @@ impl Sender {
             return new;
         }
         // NextSeg rule 3: without new data, retransmit holes even if they are not regarded as lost yet.
-        let hole =
-            if room && self.state == State::Recovery { self.scoreboard.next_unretransmitted_hole() } else { None };
+        let hole = if room && self.state == RecoveryState::Recovery {
+            self.scoreboard.next_unretransmitted_hole()
+        } else {
+            None
+        };
         hole.map(|seq| self.retransmit(seq)).ok_or(SendLimit::Recovery)
     }
 
@@ -685,7 +675,7 @@ impl Sender {
             ssthresh: self.ssthresh,
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min_rtt,
-            repairing: self.state != State::Open,
+            repairing: self.state != RecoveryState::Open,
         };
         self.offload.as_mut().is_none_or(|offload| offload.starts_unit(now, &view))
     }
@@ -711,12 +701,15 @@ impl Sender {
             return;
         }
         // A partial acknowledgment reveals the next loss, so stay in recovery. Reno ends its recovery here instead.
-        if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
+        if self.state == RecoveryState::Recovery
+            && ack.next < self.recover
+            && self.config.congestion != Congestion::Reno
+        {
             self.on_partial(now, ack.next, acked);
             return;
         }
-        if self.state == State::Recovery || ack.next >= self.recover {
-            self.state = State::Open;
+        if self.state == RecoveryState::Recovery || ack.next >= self.recover {
+            self.state = RecoveryState::Open;
         }
         self.inflation = 0;
         self.dupacks = 0;
@@ -741,7 +734,7 @@ impl Sender {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
-        } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
+        } else if self.dupacks > DUP_THRESH && self.state == RecoveryState::Recovery {
             // The duplicate shows that one segment has left the network (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
@@ -781,8 +774,8 @@ impl Sender {
         let fresh = if acked > 0 { self.advance(now, ack) } else { 0 };
         match self.state {
             _ if acked == 0 => {}
-            State::Recovery if self.una < self.recover => self.restart_timer_on_partial(now),
-            State::Recovery => {
+            RecoveryState::Recovery if self.una < self.recover => self.restart_timer_on_partial(now),
+            RecoveryState::Recovery => {
                 self.restart_timer(now);
                 self.end_recovery();
                 self.dupacks = 0;
@@ -794,7 +787,7 @@ impl Sender {
             _ => {
                 self.restart_timer(now);
                 self.dupacks = 0;
-                if self.state == State::Loss && self.una >= self.recover {
+                if self.state == RecoveryState::Loss && self.una >= self.recover {
                     self.end_recovery();
                 }
                 if !marked {
@@ -806,22 +799,22 @@ impl Sender {
         if sacked > 0 && acked == 0 {
             self.dupacks += 1;
         }
-        if self.config.repeat_repairs && self.state != State::Open {
+        if self.config.repeat_repairs && self.state != RecoveryState::Open {
             self.retransmissions.update(&self.scoreboard);
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
         // Recovery starts after three duplicates, or when the scoreboard shows that a hole is lost (RFC 6675,
         // section 5).
         let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
-        if self.state == State::Open && lost && self.una < self.max {
+        if self.state == RecoveryState::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
-        if self.config.repeat_repairs && self.state == State::Recovery {
+        if self.config.repeat_repairs && self.state == RecoveryState::Recovery {
             // Treat all lower holes as lost, because FIFO paths do not reorder packets.
             self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
-        if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
+        if self.state == RecoveryState::Recovery && self.config.proportional_reduction && delivered > 0 {
             let pipe = self.scoreboard.pipe();
             let allowed = self.prr.segments_allowed(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
@@ -841,7 +834,7 @@ impl Sender {
             self.reduce(2.0);
         }
         self.marked = false;
-        self.state = State::Recovery;
+        self.state = RecoveryState::Recovery;
         self.recover = self.max;
         self.ignores_dupacks = true;
         self.partial_seen = false;
@@ -888,7 +881,7 @@ impl Sender {
     fn on_ecn_mark(&mut self, next: u32) {
         // Reduce the window at most once per window of data (RFC 3168, section 6.1.2).
         let answered = self.ignores_dupacks || self.marked;
-        if self.state != State::Open || answered && next <= self.recover {
+        if self.state != RecoveryState::Open || answered && next <= self.recover {
             return;
         }
         self.reduce(1.0);
@@ -899,7 +892,7 @@ impl Sender {
     }
 
     fn end_recovery(&mut self) {
-        self.state = State::Open;
+        self.state = RecoveryState::Open;
         self.ignores_dupacks = false;
         self.reset_retransmissions();
     }
