@@ -1,6 +1,5 @@
 //! Captures of the packets on links, in pcapng files.
 
-use crate::net::Capture;
 use crate::packet::{Packet, To};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -42,6 +41,7 @@ pub struct TcpShape {
     pub timestamps: bool,
 }
 
+/// The captures of links, with the packets that were offered to them.
 pub(crate) struct Captures {
     files: Vec<LinkCapture>,
     agents: Vec<AgentInfo>,
@@ -154,10 +154,9 @@ impl Captures {
             }
         }
     }
-}
 
-impl Capture for Captures {
-    fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
+    /// Records a packet whose fate is known. `ecn` is the ECN field on arrival at the link.
+    pub(crate) fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
         let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
         // Ignore further packets after an error. `finish` returns the error.
         if self.failed.is_some() {
@@ -184,7 +183,8 @@ impl Capture for Captures {
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<(), (String, io::Error)> {
+    /// Completes the capture files. Returns the first error.
+    pub(crate) fn finish(self) -> Result<(), (String, io::Error)> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }

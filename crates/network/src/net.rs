@@ -10,9 +10,10 @@
 //!   then.
 //! - A packet in flight contains all data for its next hop.
 
+use crate::capture::Captures;
 use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
-use crate::packet::{Head, Packet, PacketIx, Pool, To};
+use crate::packet::{Head, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
 use std::collections::BTreeMap;
 use steadycast_endpoints::{AgentIx, Body};
@@ -34,7 +35,7 @@ pub(crate) struct Net {
     pub(crate) hops: u64,
     pub(crate) fans: Fans,
     pub(crate) holds: HeldPackets,
-    pub(crate) capture: Option<Box<dyn Capture>>,
+    pub(crate) captures: Option<Captures>,
 }
 
 #[derive(Default)]
@@ -71,15 +72,6 @@ impl HeldPackets {
     fn take(&mut self, link: u32, Token(n): Token) -> Option<Held> {
         self.links.get_mut(&link)?.packets.get_mut(n as usize)?.take()
     }
-}
-
-/// Records the packets that are offered to a captured link.
-pub(crate) trait Capture: Send {
-    /// Records a packet whose fate is known. `ecn` is the ECN field on arrival at the link.
-    fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
-
-    /// Completes the capture files. Returns the first error.
-    fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
 pub(crate) struct Hop {
@@ -556,8 +548,8 @@ impl Net {
     #[cold]
     #[inline(never)]
     fn record_capture(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
-        if let Some(capture) = &mut self.capture {
-            capture.on_packet(l, now, self.pool.get(packet), ecn, fate);
+        if let Some(captures) = &mut self.captures {
+            captures.on_packet(l, now, self.pool.get(packet), ecn, fate);
         }
     }
 

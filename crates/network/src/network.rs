@@ -7,7 +7,7 @@
 use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
 use crate::event_queue::{EventKind, EventQueue};
-use crate::net::{Capture, Delivery, Fan, Fans, Group, HeldPackets, Hop, Lanes, Net, Node, Paths};
+use crate::net::{Delivery, Fan, Fans, Group, HeldPackets, Hop, Lanes, Net, Node, Paths};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ impl Network {
             hops: 0,
             fans: Fans::default(),
             holds: HeldPackets::default(),
-            capture: None,
+            captures: None,
         };
         Ok(Self {
             net,
@@ -448,14 +448,14 @@ impl Network {
         agents: Vec<AgentInfo>,
         mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let mut taps = Captures::new(agents);
+        let mut captures = Captures::new(agents);
         for link in &scenario.record.pcap {
-            taps.open(scenario, *link, &mut open)?;
+            captures.open(scenario, *link, &mut open)?;
             for direction in [DirIx::forward(*link), DirIx::back(*link)] {
                 self.net.links[direction.0 as usize].capture();
             }
         }
-        self.net.capture = Some(Box::new(taps));
+        self.net.captures = Some(captures);
         Ok(())
     }
 
@@ -464,7 +464,7 @@ impl Network {
     /// # Errors
     /// Returns the first error of an output stream, with the name of its link.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
-        self.net.capture.take().map_or(Ok(()), Capture::finish)
+        self.net.captures.take().map_or(Ok(()), Captures::finish)
     }
 
     /// Returns the number of hops so far. Each packet counts once for each link that it has left.
