@@ -664,7 +664,7 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     };
     Pictures {
         frame: ladder.time(1),
-        group: ladder.span(u64::from(ladder.gop)),
+        group: ladder.time(u64::from(ladder.gop)),
         rungs: ladder.quantizers.iter().enumerate().map(rung).collect(),
     }
 }

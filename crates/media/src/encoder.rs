@@ -224,7 +224,7 @@ impl Encoder {
     fn choose_gop_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
-        let span = self.ladder.span(range.len() as u64);
+        let span = self.ladder.time(range.len() as u64);
         // The byte budget: what the target rate sends during the GOP, reduced by the backlog.
         let budget = match self.waiting {
             BacklogRule::Drained => {
@@ -288,7 +288,7 @@ impl Encoder {
     /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. The rule knows only the sizes of earlier GOPs, as with a
     /// live source. The first GOP of the flow is an exception.
     fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
-        let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
+        let (at, lasts) = (self.due(), self.ladder.time(range.len() as u64));
         let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
         let rates: Vec<Rate> = self.rungs.iter().map(of).collect();
         let mut needs = self.history.needs();
@@ -338,11 +338,11 @@ impl Encoder {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
-        let period = ladder.span(1);
-        let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
+        let period = ladder.time(1);
+        let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.time(rest.len() as u64)).as_f64());
         // Limit the credit. Saved bytes are positive, and count up to the bytes of one frame. Excess bytes are
         // negative, and count up to half the bytes of a GOP.
-        let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
+        let owes = rate.over(ladder.time(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
         // A GOP that has started may exceed its share by a quarter. Otherwise, the quantizer would become coarser for

@@ -89,16 +89,12 @@ impl Ladder {
         Ok(())
     }
 
-    /// Returns when frame `n` of the flow is due, as the time since the start of the flow.
+    /// Returns when frame `n` of the flow is due, as the time since the start of the flow. This is also the duration of
+    /// `n` frames.
     pub fn time(&self, n: u64) -> Span {
         // Compute in 128 bits. At 30000/1001 frames per second, the product exceeds 64 bits after a week.
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-    }
-
-    /// Returns the duration of `frames` frames.
-    pub fn span(&self, frames: u64) -> Span {
-        self.time(frames)
     }
 
     /// Returns the number of frames in the clip. The encoder repeats the clip after this number of frames.
@@ -122,12 +118,12 @@ impl Ladder {
     /// Returns two rates of rung `rung`, including packet headers: the mean rate over the clip, and the highest rate of
     /// a GOP.
     pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
-        let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
+        let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.time(self.frames()));
         let mut peak = Rate::ZERO;
         let mut at = 0;
         while at < self.frames() {
             let range = self.gop_at(at);
-            let span = self.span(range.len() as u64);
+            let span = self.time(range.len() as u64);
             peak = peak.max(self.bytes(rung, range, payload, overhead).per(span));
             at += u64::from(self.gop);
         }
