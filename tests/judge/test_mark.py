@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import signal
+import subprocess
+import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +27,12 @@ from steadycast.judge.clip import (
     raw_shape,
     shape_of,
     vmaf_of,
+    words_of,
     y4m_shape,
 )
 from steadycast.media.vmaf import program
+
+from tests.conftest import bounded, until
 
 numbers = st.integers(0, 10 * mark.WRAPS)
 sides = st.integers(40, 240).map(lambda half: 2 * half)
@@ -105,6 +113,33 @@ def test_pictures_are_read_while_earlier_ones_are_measured() -> None:
         assert read.wait(10), "the rest is read before the first one is done with"
         seen.append(each)
     assert seen == list(range(200))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_reader_of_pictures_which_has_kept_all_that_it_read(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    clip, count = Marked(size="160x90", fps="25"), 20
+    raw = clip.raw()
+    fifo, log, kept = (tmp_path / name for name in ("fifo", "log", "kept"))
+    os.mkfifo(fifo)
+
+    def measured() -> int:
+        return len(log.read_text().splitlines())
+
+    looking = subprocess.Popen(words_of("look", clip, fifo, log, kept=str(kept)))
+    with bounded(looking), fifo.open("wb", buffering=0) as pipe:
+        pipe.write(b"YUV4MPEG2 W160 H90 F25:1 C420jpeg\n")
+        for each in range(count):
+            pipe.write(b"FRAME\n" + clip.picture(raw, each).tobytes())
+        until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4))
+        # SIGINT ends only the reading. SIGTERM ends the measuring as well.
+        if number == signal.SIGTERM:
+            until(lambda: measured() == count)
+        looking.send_signal(number)
+        assert looking.wait(60) == 0
+    assert measured() == count
+    assert kept.stat().st_size == count * 160 * (90 - mark.strip(90))
 
 
 def test_ten_bits_are_read_as_eight() -> None:

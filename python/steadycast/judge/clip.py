@@ -6,10 +6,12 @@ FIFO through which a program gets or gives pictures.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import queue
 import re
+import select
 import signal
 import sys
 import threading
@@ -278,6 +280,29 @@ def coarse(luma: U8) -> U8:
     return np.asarray(squares.repeat(_COARSE, axis=0)[:height].repeat(_COARSE, axis=1)[:, :width])
 
 
+class Fifo(io.RawIOBase):
+    """A FIFO that is read until `end` is called. A program that closes it does not end it."""
+
+    def __init__(self, path: Path) -> None:
+        # Open the FIFO for reading and writing. Then the call does not wait for a writer, and there is no EOF between
+        # two writers.
+        self._fifo = os.open(path, os.O_RDWR)
+        self._ended, self._end = os.pipe()
+
+    def readable(self) -> bool:
+        """Return true, as `io.BufferedReader` requires."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """Wait for bytes and read them. Return 0 after the end."""
+        ready, _, _ = select.select([self._fifo, self._ended], [], [])
+        return 0 if self._ended in ready else os.readv(self._fifo, [room])
+
+    def end(self) -> None:
+        """End the stream. A thread that waits in `readinto` returns. A signal handler may call this method."""
+        _ = os.write(self._end, b"x")
+
+
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
     """Write a line for each picture: its arrival on the monotonic clock, its number, and the results of `Measured`."""
     seen = ahead(pictures(stream, shape))
@@ -350,20 +375,24 @@ def main() -> int:
     """Serve one FIFO as the command line specifies."""
     told = json.loads(sys.argv[1])
     clip, fifo = Marked(**told["clip"]), Path(told["fifo"])
+    shown = Fifo(fifo) if told["what"] == "look" else None
 
-    def stop(*_: object) -> None:
-        raise SystemExit(0)
+    def stop(number: int, _: object) -> None:
+        # SIGINT ends only the reading of pictures: those that were read are still measured. SIGTERM ends this, too.
+        if shown is not None:
+            shown.end()
+        if shown is None or number == signal.SIGTERM:
+            raise SystemExit(0)
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
     with Path(told["log"]).open("w", buffering=1, encoding="utf-8") as log:
-        if told["what"] == "feed":
+        if shown is None:
             feed(clip, fifo, log)
+            return 0
         shape = raw_shape(told["format"]) if told.get("format") else None
-        # Open the FIFO for reading and writing. Then the call does not wait for a writer, and there is no EOF between
-        # two writers.
         with (
-            open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
+            io.BufferedReader(shown, 1 << 20) as stream,
             open(told.get("kept") or os.devnull, "wb") as kept,
         ):
             look(Measured(clip, kept if told.get("kept") else None), stream, shape, told.get("crop"), log)
