@@ -46,7 +46,7 @@ def _may() -> bool:
     return True
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def _allowed() -> None:
     if not _may():
         pytest.skip("needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun")
@@ -61,10 +61,10 @@ def dumbbell(tmp_path: Path) -> Path:
 
 
 def steadycast(
-    arguments: Sequence[str], cwd: Path, code: int | None = None
+    arguments: Sequence[str], cwd: Path, code: int | None = None, program: Sequence[str] = COMMAND
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line; its exit code has to be `code` if that is given."""
-    return ran([*COMMAND, *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "200"}, code=code)
+    return ran([*program, *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "200"}, code=code)
 
 
 def marked_processes(owner: str = "") -> list[int]:

@@ -76,11 +76,18 @@ def files(folder: Path, table: dict[str, Any], loss: str = "") -> None:
     (folder / "net.toml").write_text(CLEAN.replace(", loss = LOSS", loss))
 
 
+ONCE = """
+from steadycast.cli import main
+from steadycast.judge import suite
+suite.REPETITIONS = 0
+main()
+"""
+"""Judges each run once. The other tests' emulations disturb a repeated run as much as the first one."""
+
+
 def judged(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return steadycast(
-        ["judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--jobs", "1", "--anyway", *more],
-        folder,
-    )
+    words = ["judge", "pair.toml", "--networks", "net.toml", "-o", "out", "--jobs", "1", "--anyway", *more]
+    return steadycast(words, folder, program=[sys.executable, "-c", ONCE])
 
 
 def cell(folder: Path) -> dict[str, Any]:
@@ -235,7 +242,7 @@ def test_a_program_can_neither_forge_what_it_is_judged_by_nor_see_secrets_nor_ou
     folder = tmp_path / "forged"
     send = f"{sys.executable} {folder}/send.py {{receiver}}"
     receive = f"{sys.executable} {folder}/hostile.py {{cell}} {folder}/out.part"
-    files(folder, {**pair(send, receive, ready="log:ready"), "lead": "8s"})
+    files(folder, {**pair(send, receive, ready="log:ready"), "lead": "3s"})
     (folder / "hostile.py").write_text(HOSTILE.replace("EVIDENCE", repr(EVIDENCE)))
     monkeypatch.setenv("GITHUB_TOKEN", "a secret")
     done = judged(folder)

@@ -86,6 +86,16 @@ def test_cells_that_are_not_trusted_are_run_again(setup: Setup, monkeypatch: pyt
     assert second.began == [TASKS[1], TASKS[3]]
 
 
+@pytest.mark.parametrize("count", range(3))
+def test_a_run_that_the_machine_disturbed_is_repeated_after_the_others(
+    count: int, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "REPETITIONS", count)
+    machine = Machine(setup.folder, doubts=[2])
+    goes_on(setup, machine, monkeypatch)
+    assert machine.began == TASKS + [TASKS[1]] * count
+
+
 def _newer_program(setup: Setup) -> Setup:
     os.utime(setup.folder / "send.sh", ns=(1, 1))
     return setup

@@ -34,6 +34,8 @@ from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
 """The limits of parallel runs: the fraction of the processors that they may use, and their number."""
+REPETITIONS = 1
+"""How often a run is repeated if the machine was too busy during it."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Make all unfinished runs. If the machine was too busy during a run, repeat this run alone.
+    """Make all unfinished runs. If the machine was too busy during a run, repeat this run alone (`REPETITIONS`).
 
     Trusted outcomes are stored immediately, so that they can be used after an interruption.
     """
@@ -254,10 +256,11 @@ def conducted(
         jobs = _jobs(next(iter(found.values())).processors)
     if rest:
         run(rest, jobs or 1)
-    if again := [task for task in tasks if found[task].doubts]:
-        what = "repeating the runs for which the machine was too busy, one at a time"
-        told(what, 0, len(again))
-        run(again, 1, what)
+    for _ in range(REPETITIONS):
+        if again := [task for task in tasks if found[task].doubts]:
+            what = "repeating the runs for which the machine was too busy, one at a time"
+            told(what, 0, len(again))
+            run(again, 1, what)
     return [found[task] for task in tasks]
 
 
