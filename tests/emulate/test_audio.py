@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
-from steadycast.folder import Folder
-
-from .conftest import steadycast
+from steadycast.emulate import emulate
+from steadycast.progress import Silent
+from steadycast.run import run
 
 FALL = """
 duration = "3s"
@@ -38,14 +38,14 @@ def test_audio_is_measured_in_both_worlds_and_its_packets_are_no_pictures(tmp_pa
     Its queue then grows by 200 kb/s, which is half a second of the new rate per second, so that audio is late in each
     world. In 3 s there are 150 packets of audio.
     """
-    (tmp_path / "fall.toml").write_text(FALL)
-    for world in ("run", "emulate"):
-        steadycast([world, "fall.toml", "--no-film", "-o", world], tmp_path, code=0)
-        folder = Folder.open(tmp_path / world)
-        audio = folder.summary["flows"][0]["receivers"][0]["audio"]
+    path = tmp_path / "fall.toml"
+    path.write_text(FALL)
+    for done in (run(path, progress=Silent()), emulate(path, progress=Silent()).run):
+        world = done.summary["world"]
+        audio = done.summary["flows"][0]["receivers"][0]["audio"]
         assert 1 <= audio["late_packets"] <= 75, world
         assert audio["concealed_ms_per_min"] > 0, world
-        packets = folder.table("packets")
+        packets = done.table("packets").to_polars()
         of_audio = pl.col("stream") == "audio"
         # Parity belongs to no picture, because its block may have packets of several pictures.
         pictures = packets.filter(~pl.col("stream").is_in(["audio", "parity"]))

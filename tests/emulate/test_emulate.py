@@ -10,18 +10,43 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast.emulate import Program, emulate
+from steadycast.emulate import Emulated, Program, emulate
 from steadycast.errors import UserError
+from steadycast.exits import Exit
 from steadycast.folder import Folder
+from steadycast.progress import Silent
 
 from tests.conftest import ROOT, Claimed, ran, until
 
 from .conftest import COMMAND, DUMBBELL, marked_processes, steadycast
+
+
+def together(scenario: Path, changes: Mapping[str, str], *more: str) -> dict[str, Future[Emulated]]:
+    """Emulate a scenario with each of these changes at the same time, and wait for all.
+
+    Each run folder is beside the scenario. Its name is the key of the change. ``more`` are changes of all runs.
+    """
+    with ThreadPoolExecutor(len(changes)) as pool:
+        return {
+            name: pool.submit(
+                emulate, scenario, set=[change, *more], out=scenario.parent / name, progress=Silent()
+            )
+            for name, change in changes.items()
+        }
+
+
+def misused(run: Future[Emulated]) -> str:
+    """Return the text of the user's mistake that a run has found."""
+    error = run.exception()
+    assert isinstance(error, UserError), error
+    assert error.code == Exit.MISUSED
+    return str(error)
 
 
 def test_a_program_that_cannot_be_executed_is_refused_for_the_true_reason(tmp_path: Path) -> None:
@@ -59,21 +84,14 @@ def test_a_program_steers_an_emulated_flow_and_a_wrong_one_stops_it(dumbbell: Pa
         answer = f'{{"v":1}}\' if n == 0 else \'{{"rate":{rate}}}'
         (tmp_path / name).write_text(f"{text}    print('{answer}', flush=True)\n")
         (tmp_path / name).chmod(0o755)
-    words = ["emulate", str(dumbbell), "--no-film", "--set", "duration=1s", "--set"]
-    with ThreadPoolExecutor() as pool:  # each takes one second of real time
-        good, wrong = pool.map(
-            lambda name: steadycast(
-                [*words, f"flow.video.controller=exec:./{name}", "-o", f"{name}-out"], tmp_path
-            ),
-            ("good", "wrong"),
-        )
-    assert (good.returncode, wrong.returncode) == (0, 2), good.stderr
-    video = json.loads((tmp_path / "good-out" / "summary.json").read_text())["flows"][0]
+    controllers = {f"{name}-out": f"flow.video.controller=exec:./{name}" for name in ("good", "wrong")}
+    runs = together(dumbbell, controllers, "duration=1s")
+    video = runs["good-out"].result().run.summary["flows"][0]
     assert video["controller"] == "exec:./good"
     # Packets in flight at the end have not arrived.
     assert 150e3 < video["throughput_bps"] < 305e3
     assert (tmp_path / "good-out" / "controller-video.log").read_text() == "here\n"
-    assert 'it answered "setup" with {"rate":-1}: its "rate" is -1' in wrong.stderr
+    assert 'it answered "setup" with {"rate":-1}: its "rate" is -1' in misused(runs["wrong-out"])
     assert not (tmp_path / "wrong-out").exists()
 
 
@@ -112,34 +130,25 @@ def test_a_switching_rule_in_python_or_a_program_chooses_rungs_and_a_wrong_one_s
         "program": "exec:./rule",
         "wrong": "rule.py:Wrong",
     }
-    words = ["emulate", "rungs.toml", "--no-film", "--set"]
-    with ThreadPoolExecutor() as pool:  # each takes three seconds of real time
-        done = dict(
-            zip(
-                rules,
-                pool.map(
-                    lambda name: steadycast(
-                        [*words, f"flow.video.switching={rules[name]}", "-o", name], tmp_path
-                    ),
-                    rules,
-                ),
-                strict=True,
-            )
-        )
-    assert [done[name].returncode for name in ("built-in", "class", "program")] == [0, 0, 0], done
-    found = {name: set(Folder.open(tmp_path / name).table("frames")["q"]) for name in ("class", "program")}
+    runs = together(
+        tmp_path / "rungs.toml", {name: f"flow.video.switching={rule}" for name, rule in rules.items()}
+    )
+    assert runs["built-in"].result().run.summary["complete"] is True
+    found = {
+        name: set(runs[name].result().run.table("frames").to_polars()["q"]) for name in ("class", "program")
+    }
     assert found["class"] == found["program"]
     assert len(found["class"]) == 1
-    assert done["wrong"].returncode == 2
-    assert "99" in done["wrong"].stderr
+    assert "99" in misused(runs["wrong"])
     assert not (tmp_path / "wrong").exists()
 
 
 def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "aimd.py", tmp_path)
-    for name, controller in (("own", "aimd.py:Aimd"), ("built-in", "tfrc")):
-        change = f"flow.video.controller={controller}"
-        steadycast(["emulate", str(dumbbell), "--set", change, "-o", name], tmp_path, code=0)
+    controllers = {"own": "aimd.py:Aimd", "built-in": "tfrc"}
+    changes = {name: f"flow.video.controller={controller}" for name, controller in controllers.items()}
+    for run in together(dumbbell, changes).values():
+        assert run.result().run.summary["complete"] is True
     compared = steadycast(["compare", "own", "built-in", "--json"], tmp_path, code=0)
     own, built_in = json.loads(compared.stdout)["runs"]
     # Both rise slowly beside a TCP on 4 Mb/s.
@@ -265,37 +274,44 @@ media = "greedy"
 from = "s"
 to = ["r1", "r2"]
 cast = "multicast"
-rtcp = { reports = "%s" }
+rtcp = { reports = "group" }
+[record]
+pcap = ["r1"]
 """
 
 
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the runs of two groups: the receivers report to their source, or to their group."""
+    folder = tmp_path_factory.mktemp("groups")
+    path = folder / "group.toml"
+    path.write_text(GROUP)
+    for run in together(path, {to: f"flow.video.rtcp.reports={to}" for to in ("source", "group")}).values():
+        assert run.result().run.summary["complete"] is True
+    return folder
+
+
 def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_each_other(
-    tmp_path: Path,
+    groups: Path,
 ) -> None:
     # RTCP that the first receiver gets: the sender's reports, and in an any-source group those of the other receiver.
     seen = {}
     for reports in ("source", "group"):
-        path = tmp_path / f"{reports}.toml"
-        path.write_text(GROUP % reports)
-        done = steadycast(["emulate", str(path), "--json", "--pcap", "r1", "-o", reports], tmp_path, code=0)
-        flow = json.loads(done.stdout)["flows"][0]
+        flow = Folder.open(groups / reports).summary["flows"][0]
         assert 0.4e6 < flow["throughput_bps"] < 1e6
         sent = [receiver["feedback_packets"] for receiver in flow["receivers"]]
         assert min(sent) > 20
         # The sender gets both. A report from before the first packet does not count as a report on the flow.
         assert 0.7 * sum(sent) <= flow["feedback_packets"] <= sum(sent)
-        packets = (tmp_path / reports / "pcap" / "r1.pcapng").read_bytes()
+        packets = (groups / reports / "pcap" / "r1.pcapng").read_bytes()
         # The name in SDES identifies the reporter.
         seen[reports] = packets.count(b"video.dst2"), sent[1]
     assert seen["source"][0] == 0
     assert seen["group"][1] - 5 <= seen["group"][0] <= seen["group"][1]
 
 
-def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> None:
-    path = tmp_path / "group.toml"
-    path.write_text(GROUP % "group")
-    steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path, code=0)
-    packets = (tmp_path / "out" / "pcap" / "r1.pcapng").read_bytes()
+def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(groups: Path) -> None:
+    packets = (groups / "group" / "pcap" / "r1.pcapng").read_bytes()
     # Chunks of SDES: an SSRC, the item CNAME, and the name with its length.
     named = {(name, ssrc) for ssrc, name in re.findall(rb"(?s)(.{4})\x01.(video[.a-z0-9]+)", packets)}
     assert len(named) == 3, named
