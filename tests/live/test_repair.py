@@ -13,11 +13,17 @@ from tests.conftest import Claimed
 from tests.live.conftest import caps, needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
+SECONDS = 7
+"""Duration of a session, in seconds."""
+
+LOST = range(50, 5_000, 100)
+"""The lost packets of each direction: one in a hundred, so that no repair of a packet is lost."""
+
 # A BYE is lost once in a hundred runs; the receiver then ends by its timeout.
 OURS = """
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 25s --json {receive} > received.json & there=$!
 {ready}
-$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for {seconds}s \\
   --json {send} > sent.json
 wait $there
 """
@@ -25,7 +31,7 @@ wait $there
 # With a key, a receiver only accepts media of the described source, so its description is that of this session.
 KEYED = """
 rm -f session.sdp
-$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for {seconds}s \\
   --json --sdp session.sdp {send} > sent.json & them=$!
 while [ ! -s session.sdp ]; do sleep 0.1; done
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 25s --json {receive} > received.json
@@ -41,7 +47,7 @@ nsenter --net=$STEADYCAST_NET_R timeout 60 gst-launch-1.0 -v rtpsession name=s r
   udpsrc port=5005 caps=application/x-rtcp ! s.recv_rtcp_sink \\
   s.send_rtcp_src ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false > player.log & player=$!
 {ready}
-$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
+$STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for {seconds}s \\
   --json > sent.json
 sleep 1; kill -TERM $player; wait $player; true
 """
@@ -50,13 +56,13 @@ CAMERA = """
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive player.sdp --json > received.json & there=$!
 {ready}
 timeout 60 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf \\
-  videotestsrc is-live=true num-buffers=300 ! video/x-raw,width=320,height=240,framerate=25/1 ! \\
-  avenc_mpeg4 bitrate=1000000 gop-size=12 ! rtpmp4vpay pt=96 config-interval=1 ! \\
+  videotestsrc is-live=true num-buffers={frames} ! video/x-raw,width=320,height=240,framerate=25/1 ! \\
+  vp8enc deadline=1 target-bitrate=1000000 keyframe-max-dist=12 ! rtpvp8pay pt=96 ! \\
   rtprtxsend max-size-packets=1000 payload-type-map='application/x-rtp-pt-map,96=(uint)97' ! s.send_rtp_sink \\
   s.send_rtp_src ! udpsink host=$STEADYCAST_R port=5004 bind-port=6004 sync=false async=false \\
   udpsrc port=6005 caps=application/x-rtcp ! s.recv_rtcp_sink \\
   s.send_rtcp_src ! fakesink sync=false async=false & them=$!
-sleep 14; kill -TERM $them $there; wait $there
+sleep {until_s}; kill -TERM $them $there; wait $there
 """
 """A player that sends no reports, because they would come from a port other than the one on which it receives ours."""
 
@@ -66,7 +72,7 @@ s=player
 c=IN IP4 10.0.0.2
 t=0 0
 m=video 5004 RTP/AVPF 96 97
-a=rtpmap:96 MP4V-ES/90000
+a=rtpmap:96 VP8/90000
 a=rtcp-fb:96 nack
 a=rtpmap:97 rtx/90000
 a=fmtp:97 apt=96
@@ -82,11 +88,9 @@ def described(folder: Path, *more: str) -> Path:
     return path
 
 
-def lossy(folder: Path, script: str, loss: float | Sequence[int] = 0.01) -> Emulated:
-    """Run a script over 6 Mb/s with a round-trip time of 40 ms.
-
-    1 % is lost in each direction, or only these packets.
-    """
+def lossy(folder: Path, script: str, loss: Sequence[int] = LOST, **words: object) -> Emulated:
+    """Run a script over 6 Mb/s with a round-trip time of 40 ms. These packets of each direction are lost."""
+    script = script.format(ready=READY, seconds=SECONDS, **words)
     return emulate(folder, script, rate="6Mbps", record=False, loss=loss)
 
 
@@ -96,49 +100,45 @@ def receiver(done: Emulated) -> dict[str, Any]:
     return row
 
 
+def key_of(folder: Path) -> tuple[str, ...]:
+    """Write a file with a key, and return the option that names it."""
+    secret = folder / "key"
+    secret.write_text("A" * 40)
+    secret.chmod(0o600)
+    return "--key-file", str(secret)
+
+
 @needs_networks
 @pytest.mark.parametrize("key", [False, True])
 def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key: bool) -> None:
-    words: tuple[str, ...] = ()
-    if key:
-        secret = tmp_path / "key"
-        secret.write_text("A" * 40)
-        secret.chmod(0o600)
-        words = ("--key-file", str(secret))
+    words = key_of(tmp_path) if key else ()
     sdp = described(tmp_path, *words)
     text = sdp.read_text()
     assert ("m=video 5004 RTP/SAVPF 96 97 98\n" if key else "m=video 5004 RTP/AVPF 96 97 98\n") in text
     said = " ".join(words)
-    done = lossy(tmp_path, (KEYED if key else OURS).format(ready=READY, send=said, receive=said))
+    done = lossy(tmp_path, KEYED if key else OURS, send=said, receive=said)
     sent, seen = done.sent(), receiver(done)
-    # 1 % of at least 1,500 packets. One in ten thousand is lost, requested, and lost again.
-    assert seen["lost_packets"] >= 3
+    # 1 % of at least 875 packets.
+    assert seen["lost_packets"] >= 6
     assert seen["repaired_packets"] >= seen["lost_packets"] - 2
     assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
     assert 0 < sent["repair_packets"] <= 3 * seen["lost_packets"] + 5
     frames = seen["frames"]
-    # At most two groups of twelve frames are damaged, out of at least 250 frames.
-    assert frames["ok"] >= frames["sent"] - 24
+    # At most one group of twelve frames is damaged, out of at least 146 frames.
+    assert frames["ok"] >= frames["sent"] - 14
 
 
 @needs_networks
-@pytest.mark.parametrize("key", [False, True])
-def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None:
-    words: tuple[str, ...] = ("--repair", "parity")
-    if key:
-        secret = tmp_path / "key"
-        secret.write_text("A" * 40)
-        secret.chmod(0o600)
-        words += ("--key-file", str(secret))
+def test_what_is_lost_is_computed_from_parity_of_encrypted_packets(tmp_path: Path) -> None:
+    words = ("--repair", "parity", *key_of(tmp_path))
     text = described(tmp_path, *words).read_text()
-    assert "VPF 96 98\n" in text
+    assert "m=video 5004 RTP/SAVPF 96 98\n" in text
     assert "a=rtpmap:98 x-steadycast-rs/90000\na=ssrc-group:FEC-FR " in text
-    # One packet in a hundred is lost, and never two of a block. With random losses, as this test had at first, a
-    # block with one parity packet sometimes lost two packets; two runs repaired 7 of 14 and 9 of 13.
-    script = (KEYED if key else OURS).format(ready=READY, send=" ".join(words), receive=" ".join(words[2:]))
-    done = lossy(tmp_path, script, range(50, 5_000, 100))
+    # No block loses two packets. With random losses, as this test had at first, a block with one parity packet
+    # sometimes lost two packets; two runs repaired 7 of 14 and 9 of 13.
+    done = lossy(tmp_path, KEYED, send=" ".join(words), receive=" ".join(words[2:]))
     sent, seen = done.sent(), receiver(done)
-    assert 10 <= seen["lost_packets"] <= 25
+    assert 6 <= seen["lost_packets"] <= 14
     # The last block may be missing its end.
     assert seen["repaired_packets"] >= seen["lost_packets"] - 1
     assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
@@ -146,14 +146,15 @@ def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None
     assert 0.03 <= sent["parity_packets"] / sent["sent_packets"] <= 0.3
     assert sent["repair_packets"] == 0
     frames = seen["frames"]
-    assert frames["ok"] >= frames["sent"] - 24
+    assert frames["ok"] >= frames["sent"] - 14
 
 
 @needs_networks
 def test_over_a_long_round_trip_what_is_lost_comes_back_by_parity_and_without_options(tmp_path: Path) -> None:
     text = described(tmp_path).read_text()
     assert "m=video 5004 RTP/AVPF 96 97 98\n" in text
-    script = OURS.format(ready=READY, send="", receive="")
+    # Shorter sessions would have too few losses after the start.
+    script = OURS.format(ready=READY, send="", receive="", seconds=12)
     # A retransmission would arrive 320 ms after the loss, but the receiver waits for 300 ms.
     done = emulate(tmp_path, script, rate="6Mbps", record=False, loss=range(450, 5_000, 100), delay="160ms")
     sent, seen = done.sent(), receiver(done)
@@ -217,7 +218,7 @@ def test_players_that_know_no_parity_play_on_undisturbed(
 @needs_networks
 def test_without_repair_the_same_link_breaks_many_frames_and_nothing_is_asked_for(tmp_path: Path) -> None:
     described(tmp_path, "--repair", "none")
-    done = lossy(tmp_path, OURS.format(ready=READY, send="--repair none", receive=""))
+    done = lossy(tmp_path, OURS, send="--repair none", receive="")
     seen = receiver(done)
     assert "repaired_packets" not in seen
     assert "repair_packets" not in done.sent()
@@ -229,14 +230,14 @@ def test_without_repair_the_same_link_breaks_many_frames_and_nothing_is_asked_fo
 @needs_networks
 def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
     sdp = described(tmp_path)
-    done = lossy(tmp_path, PLAYER.format(ready=READY, caps=caps(sdp)))
+    done = lossy(tmp_path, PLAYER, caps=caps(sdp))
     flow = done.sent()
     # The receiver requests lost packets, and packets that our pacing sends later than their frame's time.
     # Retransmissions get 15 % of the target rate, which exceeds the rate of the sent packets. The share of one second
-    # can be saved: in the 12 s, at most that of 13 s is used. (The bound was 16 % of the packets until a run in which
+    # can be saved: in the 7 s, at most that of 8 s is used. (The bound was 16 % of the packets until a run in which
     # 312 of 1,945 were retransmitted.)
     assert flow["repair_packets"] >= 3
-    assert flow["repair_bps"] <= 0.15 * 1_500_000 * 13 / 12
+    assert flow["repair_bps"] <= 0.15 * 1_500_000 * (SECONDS + 1) / SECONDS
     shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))
     # At most one second of the film is missing at its start and its end. The bound was 15 frames until a run had 17.
     assert flow["coded_frames"] - 25 <= shown <= flow["coded_frames"]
@@ -246,13 +247,15 @@ def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
 @needs_networks
 def test_what_gstreamer_sends_again_makes_its_frames_whole(tmp_path: Path) -> None:
     (tmp_path / "player.sdp").write_text(DESCRIBED)
-    seen = receiver(lossy(tmp_path, CAMERA.format(ready=READY)))
+    seen = receiver(lossy(tmp_path, CAMERA, frames=25 * SECONDS, until_s=SECONDS + 2))
     assert seen["lost_packets"] >= 3
     assert seen["repaired_packets"] >= 0.7 * seen["lost_packets"]
     frames = seen["frames"]
+    # GStreamer's MPEG-4 encoder, which this test had at first, gave all pictures one time stamp: they were one frame.
+    assert frames["sent"] > 25 * SECONDS / 2
     assert frames["ok"] >= 0.9 * frames["sent"]
     # Reports at RFC 3550's intervals, with requests between them.
-    assert seen["nack_packets"] <= seen["feedback_packets"] <= seen["nack_packets"] + 15
+    assert seen["nack_packets"] <= seen["feedback_packets"] <= seen["nack_packets"] + 9
 
 
 @needs_networks
@@ -260,10 +263,10 @@ def test_a_key_frame_comes_on_request_where_groups_are_long(tmp_path: Path) -> N
     words = "--repair none --gop 250 --size 176x144"
     sdp = described(tmp_path, *words.split())
     assert "a=rtcp-fb:96 nack pli\n" in sdp.read_text()
-    done = lossy(tmp_path, OURS.format(ready=READY, send=words, receive=""))
+    done = lossy(tmp_path, OURS, send=words, receive="")
     flow, seen = done.sent(), receiver(done)
     # There are some losses, and at most one answer per 500 ms.
-    assert 2 <= flow["key_frame_requests"] <= 24
+    assert 2 <= flow["key_frame_requests"] <= 2 * SECONDS
     # Without requests, almost nothing would be shown after the first loss, because one group lasts ten seconds.
     frames = seen["frames"]
     assert frames["ok"] >= 0.5 * frames["sent"]
@@ -277,7 +280,7 @@ nsenter --net=$STEADYCAST_NET_R timeout 60 gst-launch-1.0 -q rtpbin name=s rtp-p
   s.send_rtcp_src_0 ! udpsink host=$STEADYCAST_S port=6005 sync=false async=false & player=$!
 {ready}
 $STEADYCAST send testsrc --codec h264 --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps \\
-  --for 12s --repair none --gop 250 --size 176x144 --json > sent.json
+  --for {seconds}s --repair none --gop 250 --size 176x144 --json > sent.json
 sleep 1; kill -TERM $player; wait $player; true
 """
 
@@ -286,7 +289,7 @@ sleep 1; kill -TERM $player; wait $player; true
 @needs_networks
 def test_gstreamers_picture_loss_indications_are_answered(tmp_path: Path) -> None:
     sdp = described(tmp_path, "--codec", "h264", "--gop", "250", "--size", "176x144")
-    done = lossy(tmp_path, PLI.format(ready=READY, caps=caps(sdp)))
+    done = lossy(tmp_path, PLI, caps=caps(sdp))
     flow = done.sent()
     assert flow["receivers"][0]["loss_frac"] > 0
-    assert 2 <= flow["key_frame_requests"] <= 24
+    assert 2 <= flow["key_frame_requests"] <= 2 * SECONDS
