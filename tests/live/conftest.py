@@ -1,4 +1,4 @@
-"""A clip of 250 frames, and the commands that play what is sent."""
+"""Clips of a test pattern, and the commands that play what is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import pytest
 from tests.conftest import command as steadycast
 from tests.conftest import ran
 
-FRAMES = 250
+FRAMES, FEWER_FRAMES = 250, 125
+"""The numbers of frames of `clip` and `short_clip`."""
 
 
 def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,17 @@ def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.Co
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten seconds of a moving test pattern."""
-    path = tmp_path_factory.mktemp("clip") / "pattern.mkv"
+    return pattern(tmp_path_factory.mktemp("clip") / "pattern.mkv", FRAMES)
+
+
+@pytest.fixture(scope="session")
+def short_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five seconds of a moving test pattern."""
+    return pattern(tmp_path_factory.mktemp("clip") / "short.mkv", FEWER_FRAMES)
+
+
+def pattern(path: Path, frames: int) -> Path:
+    """Write a clip of a moving test pattern, and return its path."""
     with (
         av.open("testsrc2=size=352x288:rate=25", format="lavfi") as source,
         av.open(str(path), "w") as target,
@@ -40,7 +51,7 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stream.codec_context.time_base = Fraction(1, 25)
         stream.codec_context.qmin = stream.codec_context.qmax = 2
         for number, frame in enumerate(source.decode(video=0)):
-            if number == FRAMES:
+            if number == frames:
                 break
             frame.pts, frame.time_base = number, Fraction(1, 25)
             target.mux(stream.encode(frame.reformat(format="yuv420p")))

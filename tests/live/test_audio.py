@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ import numpy as np
 import pytest
 from steadycast.live import audio, receive, session
 
+from tests.conftest import bounded, started
 from tests.conftest import command as steadycast
 from tests.live.conftest import listening, needs, needs_networks, ports, run
 from tests.live.network import emulate
 
-FPS, HZ, SECONDS = Fraction(25), 48_000, 16
+FPS, HZ, SECONDS = Fraction(25), 48_000, 10
 EVERY, LONG = 1, 0.12
 """Every second, starting with the first, a picture turns white and a tone begins. Both last this time in seconds."""
 
@@ -153,8 +155,9 @@ def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(
     # just before it or at its beginning reveals this. (Without this check, one of 15 pairs at such a gap was 42 ms
     # apart, and one was 41 ms apart because its first white picture was lost.)
     clean = [(a, b) for a, b in pairs if not any(a - 0.045 <= at <= a + 0.045 for at, _ in gaps)]
-    # How many there are depends on the losses and on the rate, which is not what is judged here. A busy machine left 6.
-    assert len(clean) >= SECONDS // 4, (pairs, gaps, done.said)
+    # How many there are depends on the losses and on the rate, which is not what is judged here. A busy machine left 6
+    # of 16.
+    assert len(clean) >= SECONDS / 4, (pairs, gaps, done.said)
     pairs = clean
     assert max(abs(a - b) for a, b in pairs) <= 0.040, pairs
 
@@ -242,40 +245,47 @@ def test_ffmpeg_reads_both_streams_of_the_description(film: Path, tmp_path: Path
     run("send", film, "--to", to, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
     words = ["ffmpeg", "-v", "error", "-protocol_whitelist", "file,udp,rtp", "-i", str(sdp)]
     words += ["-t", "6", "-y", str(out)]
+    sent = steadycast("send", film, "--to", to, "--controller", "fixed", "--max-rate", "1Mbps")
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as player:
         listening(port, port + 1, port + 2, port + 3)
-        run("send", film, "--to", to, "--controller", "fixed", "--max-rate", "1Mbps", "--for", "12s")
-        said = player.communicate(timeout=60)[1]
+        # FFmpeg ends before the film.
+        with bounded(started(sent)):
+            said = player.communicate(timeout=60)[1]
     with av.open(str(out)) as recording:
         assert {stream.type for stream in recording.streams} == {"video", "audio"}, said
     shown, (heard, _) = flashes(out), beeps(out)
     assert min(len(shown), len(heard)) >= 2, (shown, heard, said)
 
 
-@pytest.mark.parametrize("fps", [Fraction(15), Fraction(25), Fraction(30_000, 1_001), Fraction(50)])
-def test_a_file_s_sound_and_pictures_are_together_at_each_frame_rate(fps: Fraction, tmp_path: Path) -> None:
+def test_a_file_s_sound_and_pictures_are_together_at_each_frame_rate(tmp_path: Path) -> None:
     """In a received file, a flash and its beep are at most 10 ms apart without losses.
 
     The bound was written before the first run. The beginning of a beep is measured in steps of 1 ms, Opus smears it
     over at most 2.5 ms, and time stamps in Matroska are whole milliseconds.
     """
-    film = flashing(tmp_path / "flash.mkv", fps, 5)
-    (port,) = ports(1)
-    sdp, out = tmp_path / "a.sdp", tmp_path / "got.mkv"
-    to = f"127.0.0.1:{port}"
-    run("send", film, "--to", to, "--for", "100ms", "--sdp", sdp)
-    words = steadycast("receive", sdp, "--out", out, "--json")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as receiver:
-        listening(port, port + 2)
-        run("send", film, "--to", to, *ENOUGH)
-        summary = json.loads(receiver.communicate(timeout=60)[0])
-    shown, (heard, gaps) = flashes(out, fps), beeps(out)
-    apart = [(a, round(1e3 * (min(heard, key=lambda b: abs(a - b)) - a), 1)) for a in shown]
-    # A busy machine leaves out pictures, and a flash after such a picture does not count.
-    assert len(shown) >= 2, (shown, summary["warnings"])
-    assert len(heard) >= 3, (heard, summary["warnings"])
-    assert not gaps, gaps
-    assert max(abs(ms) for _, ms in apart) <= 10, apart
+    rates = (Fraction(15), Fraction(25), Fraction(30_000, 1_001), Fraction(50))
+    films = [flashing(tmp_path / f"{float(fps):g}.mkv", fps, 5) for fps in rates]
+
+    def session(film: Path, port: int) -> tuple[Path, Any]:
+        sdp, out = film.with_suffix(".sdp"), film.with_suffix(".got.mkv")
+        to = f"127.0.0.1:{port}"
+        run("send", film, "--to", to, "--for", "100ms", "--sdp", sdp)
+        words = steadycast("receive", sdp, "--out", out, "--json")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as receiver:
+            listening(port, port + 2)
+            run("send", film, "--to", to, *ENOUGH)
+            return out, json.loads(receiver.communicate(timeout=60)[0])
+
+    with ThreadPoolExecutor(len(films)) as pool:
+        sessions = list(pool.map(session, films, ports(len(films))))
+    for fps, (out, summary) in zip(rates, sessions, strict=True):
+        shown, (heard, gaps) = flashes(out, fps), beeps(out)
+        apart = [(a, round(1e3 * (min(heard, key=lambda b: abs(a - b)) - a), 1)) for a in shown]
+        # A busy machine leaves out pictures, and a flash after such a picture does not count.
+        assert len(shown) >= 2, (fps, shown, summary["warnings"])
+        assert len(heard) >= 3, (fps, heard, summary["warnings"])
+        assert not gaps, (fps, gaps)
+        assert max(abs(ms) for _, ms in apart) <= 10, (fps, apart)
 
 
 def test_a_player_gets_both_tracks(film: Path, tmp_path: Path) -> None:

@@ -23,7 +23,17 @@ import pytest
 from steadycast.folder import Folder
 
 from tests.conftest import bounded, started, until
-from tests.live.conftest import FRAMES, caps, description, listening, needs, ports, run, steadycast
+from tests.live.conftest import (
+    FEWER_FRAMES,
+    FRAMES,
+    caps,
+    description,
+    listening,
+    needs,
+    ports,
+    run,
+    steadycast,
+)
 from tests.live.network import TRANSPORT_WIDE
 
 DECODERS = {
@@ -138,20 +148,20 @@ def left_out(flow: dict[str, Any]) -> int:
     return int(flow["left_out_frames"] + flow["no_room_frames"])
 
 
-RAN = FRAMES / 2
-"""With fewer coded pictures, a run shows nothing about the player. The bound was 0.9 of all until a machine that
+RAN = 0.5
+"""With a smaller share of coded pictures, a run shows nothing about the player. The bound was 0.9 until a machine that
 stalled skipped more."""
 
 
 @BOTH
 @needs("gst-launch-1.0")
 def test_gstreamer_shows_every_frame_and_its_reports_come_back(
-    clip: Path, tmp_path: Path, newer: bool
+    short_clip: Path, tmp_path: Path, newer: bool
 ) -> None:
     def session(codec: str, port: int) -> tuple[int, Any]:
         folder = tmp_path / codec
         folder.mkdir()
-        sdp = description(clip, codec, f"127.0.0.1:{port}", folder)
+        sdp = description(short_clip, codec, f"127.0.0.1:{port}", folder)
         own = port + 1000
         words = (
             f"gst-launch-1.0 -v -e rtpbin name=r latency=200 udpsrc port={port} caps=CAPS ! r.recv_rtp_sink_0 "
@@ -162,23 +172,23 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(
         player = play(words)
         try:
             listening(port, port + 1)
-            flow = send(clip, codec, f"127.0.0.1:{port}", "--port", str(own))
+            flow = send(short_clip, codec, f"127.0.0.1:{port}", "--port", str(own))
             played(player)
         finally:
             said = end(player)
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for codec, (shown, flow) in at_once(session, of([*DECODERS], newer)).items():
-        assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), codec
+        assert RAN * FEWER_FRAMES <= flow["coded_frames"] == FEWER_FRAMES - left_out(flow), codec
         assert shown == flow["coded_frames"], codec
         # At 1.5 Mb/s a frame has 7 packets. The bound was 1,000 packets, which is 4 per frame, until a machine that
         # stalled skipped some frames.
-        assert 4 * flow["coded_frames"] < flow["sent_packets"] < 3_000, codec
+        assert 4 * flow["coded_frames"] < flow["sent_packets"] < 1_500, codec
         (receiver,) = flow["receivers"]
         assert receiver["standard"]
         assert receiver["loss_frac"] == 0, codec
         # GStreamer reports every 2.4 to 5 s.
-        assert 1 <= receiver["feedback_packets"] <= 6, codec
+        assert 1 <= receiver["feedback_packets"] <= 3, codec
 
 
 @needs("gst-launch-1.0")
@@ -235,17 +245,17 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
 
 @BOTH
 @needs("ffmpeg")
-def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool) -> None:
+def test_ffmpeg_shows_nearly_every_frame(short_clip: Path, tmp_path: Path, newer: bool) -> None:
     def session(case: tuple[str, str], port: int) -> tuple[list[int], Any]:
         codec, to = case
         folder = tmp_path / f"{codec}-{to}"
         folder.mkdir()
-        sdp = description(clip, codec, f"{to}:{port}", folder)
+        sdp = description(short_clip, codec, f"{to}:{port}", folder)
         head = ["ffmpeg", "-protocol_whitelist", "file,udp,rtp", "-analyzeduration", "500000"]
         player = play([*head, "-i", str(sdp), "-f", "null", "-"])
         try:
             listening(port)
-            flow = send(clip, codec, f"{to}:{port}")
+            flow = send(short_clip, codec, f"{to}:{port}")
             played(player)
         finally:
             said = end(player)
@@ -255,7 +265,7 @@ def test_ffmpeg_shows_nearly_every_frame(clip: Path, tmp_path: Path, newer: bool
     cases += [] if newer else [("mpeg4", "239.255.7.1")]
     for case, (counts, flow) in at_once(session, cases).items():
         assert counts, case
-        assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), case
+        assert RAN * FEWER_FRAMES <= flow["coded_frames"] == FEWER_FRAMES - left_out(flow), case
         assert 0.98 * flow["coded_frames"] <= counts[-1] <= flow["coded_frames"], case
 
 
@@ -300,18 +310,18 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_half_its_size_or_more(
         # bound was 5 until a stall skipped more.
         assert flow["no_room_frames"] <= 0.2 * FRAMES, codec
         assert 245 - left_out(flow) <= shown <= flow["coded_frames"] <= FRAMES, codec
-        assert flow["coded_frames"] >= RAN, codec
+        assert flow["coded_frames"] >= RAN * FRAMES, codec
         assert 0.98 * flow["coded_frames"] <= shown, codec
         assert flow["skipped_frames"] == 0, codec
         # The sizes are the full one, 3/4 and 1/2. Another change would lead to 3/8.
         assert flow["size_changes"] <= 2, codec
 
 
-def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
+def received_from(sender: Sequence[str], sdp: Path, port: int, *, says_bye: bool) -> Any:
     """The summary's row of `receive` for a sender that starts once the receiver listens.
 
-    ffmpeg sends no BYE. GStreamer 1.22 sends one, unless its session drops the source at the same moment. In that
-    case it does not end by itself either, although the film of ten seconds is over.
+    Without a BYE, the receiver is interrupted when the sender has ended. GStreamer 1.22 sends a BYE, unless its session
+    drops the source at the same moment. In that case it does not end by itself either, although the film is over.
     """
     words = steadycast("receive", sdp, "--out", sdp.with_suffix(".mkv"), "--json")
     with bounded(started(words)) as receiver:
@@ -320,6 +330,8 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
         with suppress(subprocess.TimeoutExpired):
             player.process.wait(timeout=30)
         end(player)
+        if not says_bye:
+            receiver.send_signal(signal.SIGINT)
         try:
             said, errors = receiver.communicate(timeout=10)
         except subprocess.TimeoutExpired:
@@ -332,14 +344,14 @@ def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
 
 @BOTH
 @needs("ffmpeg")
-def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: bool) -> None:
+def test_what_ffmpeg_sends_is_received_whole(short_clip: Path, tmp_path: Path, newer: bool) -> None:
     def session(codec: str, port: int) -> Any:
         sdp = tmp_path / f"{codec}.sdp"
         sender = [
             "ffmpeg",
             "-re",
             "-i",
-            str(clip),
+            str(short_clip),
             "-an",
             "-c:v",
             *ENCODERS[codec].split(),
@@ -362,11 +374,11 @@ def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: 
         subprocess.run([*sender[:2], "-t", "0.2", *sender[2:]], capture_output=True, timeout=60, check=True)
         text = sdp.read_text()
         sdp.write_text(text[text.index("v=0") :])
-        return received_from(sender, sdp, port)
+        return received_from(sender, sdp, port, says_bye=False)
 
     for codec, row in at_once(session, of([*ENCODERS], newer)).items():
         assert row["loss_frac"] == 0, codec
-        assert FRAMES - 1 <= row["frames"]["ok"] <= FRAMES, codec
+        assert FEWER_FRAMES - 1 <= row["frames"]["ok"] <= FEWER_FRAMES, codec
         assert row["frames"]["lost"] <= 1, codec
         # Its sender reports are incomplete compounds, but they are accepted. Otherwise no report would be sent back.
         assert row["feedback_packets"] > 0, codec
@@ -375,13 +387,13 @@ def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: 
 @BOTH
 @needs("gst-launch-1.0")
 @needs("ffmpeg")
-def test_what_gstreamer_sends_is_received_whole(clip: Path, tmp_path: Path, newer: bool) -> None:
+def test_what_gstreamer_sends_is_received_whole(short_clip: Path, tmp_path: Path, newer: bool) -> None:
     def session(codec: str, port: int) -> Any:
         film, sdp = tmp_path / f"{codec}.mkv", tmp_path / f"{codec}.sdp"
         encode = [
             "ffmpeg",
             "-i",
-            str(clip),
+            str(short_clip),
             "-c:v",
             *ENCODERS[codec].split(),
             "-g",
@@ -402,11 +414,11 @@ def test_what_gstreamer_sends_is_received_whole(clip: Path, tmp_path: Path, newe
             f"r.send_rtp_sink_0 r.send_rtp_src_0 ! udpsink host=127.0.0.1 port={port} r.send_rtcp_src_0 ! "
             f"udpsink host=127.0.0.1 port={port + 1} sync=false async=false"
         ).split()
-        return received_from(sender, sdp, port)
+        return received_from(sender, sdp, port, says_bye=True)
 
     for codec, row in at_once(session, of([*PAYLOADERS], newer)).items():
         assert row["loss_frac"] == 0, codec
-        assert (row["frames"]["ok"], row["frames"]["lost"]) == (FRAMES, 0), codec
+        assert (row["frames"]["ok"], row["frames"]["lost"]) == (FEWER_FRAMES, 0), codec
         assert row["feedback_packets"] > 0, codec
 
 

@@ -116,25 +116,30 @@ def test_every_controller_is_served_by_reports_of_single_packets(tmp_path: Path)
         assert " RTP/AVPF " in sdp, case
 
 
-def test_a_stream_with_a_key_is_opened_by_that_key_alone(port: int, tmp_path: Path) -> None:
-    keys = []
+def test_a_stream_with_a_key_is_opened_by_that_key_alone(tmp_path: Path) -> None:
+    keys = {}
     for name, letter in (("key", "A"), ("other", "B")):
-        keys.append(tmp_path / name)
-        keys[-1].write_text(letter * 40)
-        keys[-1].chmod(0o600)
-    for key, opens in zip(keys, (True, False), strict=True):
-        sent, received = pair(
+        (tmp_path / name).mkdir()
+        keys[name] = tmp_path / name / "secret"
+        keys[name].write_text(letter * 40)
+        keys[name].chmod(0o600)
+
+    def session(name: str, port: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        return pair(
             port,
-            tmp_path,
-            *("--key-file", str(keys[0])),
-            receive=("--key-file", str(key)),
-            code=Exit.DONE if opens else Exit.SILENT,
+            tmp_path / name,
+            *("--key-file", str(keys["key"])),
+            receive=("--key-file", str(keys[name])),
+            code=Exit.DONE if name == "key" else Exit.SILENT,
         )
+
+    with ThreadPoolExecutor(len(keys)) as pool:
+        done = list(pool.map(session, keys, ports(len(keys))))
+    for (sent, received), opens in zip(done, (True, False), strict=True):
         assert opens != any("the key may be wrong" in warning for warning in received["warnings"])
         whole = received["flows"][0]["receivers"][0]["frames"]
         assert (whole is not None and whole["ok"] > 10) == opens
         assert bool(sent["flows"][0]["receivers"]) == opens
-        (tmp_path / "session.sdp").unlink()
 
 
 def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> None:
@@ -494,10 +499,11 @@ def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
         sender.finish()
 
 
-def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, tmp_path: Path) -> None:
+def test_a_play_out_buffer_steers_its_sender_as_the_description_says(tmp_path: Path) -> None:
     """Type-I keeps a player's buffer between 20 % and 90 %. Without control, the same buffer overflows."""
-    seen = {}
-    for controller in ("rbuf-type1", "no-control"):
+    controllers = ("rbuf-type1", "no-control")
+
+    def session(controller: str, port: int) -> tuple[dict[str, Any], Any]:
         sdp, folder = tmp_path / f"{controller}.sdp", tmp_path / controller
         words = ["send", "greedy", "--to", f"127.0.0.1:{port}", "--controller", controller, "--sdp", str(sdp)]
         words += ["--buffer", "64KiB", "--consume", "400kbps", "--max-rate", "1500kbps", "--for", "60s"]
@@ -507,7 +513,10 @@ def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, 
         sender.send_signal(signal.SIGINT)
         sender.communicate(timeout=30)
         levels = Folder.open(folder).table("rates")["buffer_bytes"].drop_nulls().tail(20)
-        seen[controller] = json.loads(done.stdout)["flows"][0]["receivers"][0], levels
+        return json.loads(done.stdout)["flows"][0]["receivers"][0], levels
+
+    with ThreadPoolExecutor(len(controllers)) as pool:
+        seen = dict(zip(controllers, pool.map(session, controllers, ports(len(controllers))), strict=True))
     steered, levels = seen["rbuf-type1"]
     assert steered["buffer_overflows"] == 0
     assert 0.1 * 65_536 < levels.min() <= levels.max() < 0.95 * 65_536
@@ -544,7 +553,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
         reports.bind(("127.0.0.1", own + 1))
         reports.setblocking(False)
         heard = 0
-        for number in range(400):
+        for number in range(250):
             if number % 7:  # Every seventh packet is lost.
                 head = struct.pack("!BBHII", 0x80, 96, number, number * 1800, 77)
                 media.sendto(head + bytes(500), ("127.0.0.1", port))
@@ -553,8 +562,8 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
                 while reports.recv(2048)[1] == 201:
                     heard += 1
     receiver.finish()
-    # The first report is sent after 1 to 3 s, the others 2 to 6 s after the one before.
-    assert 1 <= heard <= 5
+    # In 5 s, the first report is sent after 1 to 3 s, the others 2 to 6 s after the one before.
+    assert 1 <= heard <= 3
 
 
 def session_settings(port: int) -> dict[str, object]:
