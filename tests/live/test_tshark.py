@@ -54,67 +54,99 @@ class Seen:
         )
 
 
-def fields(capture: Path, only: str, *names: str) -> list[list[str]]:
-    """Return tshark's fields of the packets that a filter selects. Copies in ICMP errors are not counted."""
-    words = [*TEXT, *ROUND_TRIPS, "-r", capture, "-Y", f"({only}) && !icmp", "-T", "fields"]
-    for name in names:
-        words += ["-e", name]
-    done = ran(words, check=True)
-    return [line.split("\t") for line in done.stdout.splitlines()]
+FIELDS = (
+    *("rtp", "rtcp", "_ws.malformed", "ip.src", "frame.time_epoch"),
+    *("rtp.seq", "rtp.timestamp", "rtp.marker", "rtcp.ssrc.jitter", "rtcp.roundtrip-delay"),
+)
+OUR_RECEIVER = "10.0.0.2"
 
 
-def streams_jitter(capture: Path) -> float:
-    """The highest jitter in ms that tshark computes by itself, over packets without a marker."""
-    words = [*TEXT, "-r", str(capture), "-q", "-z", "rtp,streams"]
-    said = ran(words, check=True).stdout
-    (row,) = [line.split() for line in said.splitlines() if "Video" in line]
-    return float(row[-1])
+@dataclass(frozen=True)
+class Capture:
+    """What tshark reads in a file."""
 
+    packets: list[dict[str, str]]
+    """The `FIELDS` of each packet; empty texts for fields that it lacks. Copies in ICMP errors are left out."""
+    jitter_ms: float
+    """The highest jitter that tshark computes by itself, over packets without a marker."""
 
-def jitters(capture: Path) -> tuple[float, float]:
-    """Jitter in ms by tshark's times (RFC 3550, A.8): the mean at reports, the highest of packets without a marker."""
-    at_reports, at_packets = [], []
-    jitter, last = 0.0, None
-    names = ("frame.time_epoch", "rtp.timestamp", "rtp.marker")
-    for time, ticks, marker in fields(capture, "rtp || (rtcp && ip.src == 10.0.0.2)", *names):
-        if not ticks:
-            at_reports.append(jitter)
-            continue
-        this = float(time) * 1000, int(ticks)
-        if last is not None:
-            # Time stamps have 32 bits.
-            apart = (this[1] - last[1] + 2**31) % 2**32 - 2**31
-            jitter += (abs(this[0] - last[0] - apart / 90) - jitter) / 16
-        last = this
-        if marker in ("0", "False"):
-            at_packets.append(jitter)
-    return mean(at_reports), max(at_packets)
+    @classmethod
+    def of(cls, path: Path) -> Capture:
+        """Read a file. tshark reads it only once, because this takes most of the time."""
+        words = [*TEXT, *ROUND_TRIPS, "-r", path, "-z", "rtp,streams"]
+        words += ["-Y", "(rtp || rtcp || _ws.malformed) && !icmp", "-T", "fields"]
+        for name in FIELDS:
+            words += ["-e", name]
+        packets, _, streams = ran(words, check=True).stdout.partition("\n=")
+        (row,) = [line.split() for line in streams.splitlines() if "Video" in line]
+        rows = [line.split("\t") for line in packets.splitlines()]
+        return cls([dict(zip(FIELDS, row, strict=True)) for row in rows], float(row[-1]))
+
+    @property
+    def numbers(self) -> list[int]:
+        """The sequence number of each RTP packet."""
+        return [int(packet["rtp.seq"]) for packet in self.packets if packet["rtp"]]
+
+    @property
+    def reports(self) -> list[dict[str, str]]:
+        """The RTCP packets of our receiver."""
+        return [packet for packet in self.packets if packet["rtcp"] and packet["ip.src"] == OUR_RECEIVER]
+
+    def reported(self, name: str) -> list[float]:
+        """The values of a field in the RTCP packets of our receiver that have it."""
+        return [float(packet[name]) for packet in self.reports if packet[name]]
+
+    @property
+    def malformed(self) -> int:
+        """How many packets tshark can't read."""
+        return sum(bool(packet["_ws.malformed"]) for packet in self.packets)
+
+    def jitters(self) -> tuple[float, float]:
+        """Jitter in ms by tshark's times (RFC 3550, A.8).
+
+        The first value is the mean at the reports of our receiver, the second is the highest of packets without a
+        marker.
+        """
+        at_reports, at_packets = [], []
+        jitter, last = 0.0, None
+        for packet in self.packets:
+            if not packet["rtp"]:
+                if packet["rtcp"] and packet["ip.src"] == OUR_RECEIVER:
+                    at_reports.append(jitter)
+                continue
+            this = float(packet["frame.time_epoch"]) * 1000, int(packet["rtp.timestamp"])
+            if last is not None:
+                # Time stamps have 32 bits.
+                apart = (this[1] - last[1] + 2**31) % 2**32 - 2**31
+                jitter += (abs(this[0] - last[0] - apart / 90) - jitter) / 16
+            last = this
+            if packet["rtp.marker"] in ("0", "False"):
+                at_packets.append(jitter)
+        return mean(at_reports), max(at_packets)
 
 
 def compare(controller: str, done: Emulated) -> Seen:
     """Compare both measurements of a session."""
-    near, far = done.folder / "s.pcapng", done.folder / "r.pcapng"
+    near, far = (Capture.of(done.folder / f"{side}.pcapng") for side in ("s", "r"))
     sent, received = done.sent(), done.sent("received")
     (peer,), (sink,) = sent["receivers"], received["receivers"]
-    reports = fields(far, "rtcp && ip.src == 10.0.0.2", "frame.number")
-    trips = fields(near, "rtcp.roundtrip-delay && ip.src == 10.0.0.2", "rtcp.roundtrip-delay")
-    at_reports, highest = jitters(far)
+    at_reports, highest = far.jitters()
     # tshark computes the same quantities as our reports.
-    assert abs(highest - streams_jitter(far)) <= 0.01, controller
-    blocks = fields(near, "rtcp.ssrc.jitter && ip.src == 10.0.0.2", "rtcp.ssrc.jitter")
+    assert abs(highest - far.jitter_ms) <= 0.01, controller
     # A capture on a busy machine may miss a packet. The link loses none, so the two captures together have all
     # packets.
-    numbers = [[int(row[0]) for row in fields(side, "rtp", "rtp.seq")] for side in (near, far)]
-    leaving, arriving = map(set, numbers)
-    assert [len(leaving), len(arriving)] == [len(each) for each in numbers], f"{controller}: some came twice"
+    leaving, arriving = set(near.numbers), set(far.numbers)
+    assert [len(leaving), len(arriving)] == [len(near.numbers), len(far.numbers)], (
+        f"{controller}: some came twice"
+    )
     captures = " ".join((done.folder / f"{side}.txt").read_text() for side in ("near", "far"))
     return Seen(
         controller,
         (sent["sent_packets"], len(leaving | arriving)),
-        (sink["feedback_packets"], len(reports)),
-        sum(len(fields(side, "_ws.malformed", "frame.number")) for side in (near, far)),
-        (peer["rtt_ms"], mean(float(row[0]) for row in trips[-5:])),
-        (mean(float(row[0]) / 90 for row in blocks), at_reports),
+        (sink["feedback_packets"], len(far.reports)),
+        near.malformed + far.malformed,
+        (peer["rtt_ms"], mean(near.reported("rtcp.roundtrip-delay")[-5:])),
+        (mean(jitter / 90 for jitter in near.reported("rtcp.ssrc.jitter")), at_reports),
         f"one capture alone has {sorted(leaving ^ arriving)}; {captures}; {done.warnings()}",
     )
 
