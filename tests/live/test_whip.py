@@ -185,11 +185,11 @@ def test_a_publisher_s_rate_follows_the_link(browser: Any) -> None:
         link.start()
         size = [640, 360]
         assert publisher.evaluate(PUBLISH, [served.token, size, False, link.port, True])[0] == 201
-        publisher.wait_for_timeout(12_000)
+        publisher.wait_for_timeout(7_000)
         before = publisher.evaluate(SENT)
-        publisher.wait_for_timeout(5_000)
+        publisher.wait_for_timeout(4_000)
         frames, _, estimate = publisher.evaluate(SENT)
-        assert frames - before[0] >= 25, "five pictures a second"
+        assert frames - before[0] >= 20, "five pictures a second"
         assert 50_000 <= estimate <= 350_000
         link.rate_bps = 5e6
         until(lambda: publisher.evaluate(SENT)[2] > 500_000, "the estimate does not grow", 60)

@@ -435,11 +435,30 @@ def test_an_answer_that_can_not_be_used_is_an_error_and_its_session_is_deleted(
         assert found.methods == ["POST", "DELETE"]
 
 
-def test_a_server_that_answers_no_ice_check_is_an_error_with_its_addresses() -> None:
-    with answering(lambda it: re.sub(r"a=ice-pwd:\S+", "a=ice-pwd:" + "x" * 24, it)) as found:
-        with pytest.raises(UserError, match=r"no answer to ICE checks in 15 s from 127\.0\.0\.1:\d+") as told:
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            lambda it: re.sub(
+                r"a=fingerprint:sha-256 \S+", "a=fingerprint:sha-256 " + ":".join(["00"] * 32), it
+            ),
+            "the server's certificate is not the one of its answer",
+        ),
+        pytest.param(
+            lambda it: re.sub(r"a=ice-pwd:\S+", "a=ice-pwd:" + "x" * 24, it),
+            r"no answer to ICE checks in 15 s from 127\.0\.0\.1:\d+",
+            marks=pytest.mark.claim,
+        ),
+    ],
+    ids=["certificate", "ICE"],
+)
+def test_a_server_to_which_no_connection_is_made_is_an_error_and_its_session_is_deleted(
+    change: Callable[[str], str], problem: str
+) -> None:
+    with answering(change) as found:
+        with pytest.raises(UserError, match=problem) as told:
             send.send(send.Options(source="testsrc", whip=found.url, flow=SMALL))
-        assert told.value.place == found.url
+        assert (told.value.code, told.value.place) == (Exit.FAILED, found.url)
         assert found.methods == ["POST", "DELETE"]
 
 
