@@ -436,29 +436,32 @@ def test_an_answer_that_can_not_be_used_is_an_error_and_its_session_is_deleted(
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "problem", "remedy"),
     [
         (
             lambda it: re.sub(
                 r"a=fingerprint:sha-256 \S+", "a=fingerprint:sha-256 " + ":".join(["00"] * 32), it
             ),
             "the server's certificate is not the one of its answer",
+            r"the program at 127\.0\.0\.1:\d+ is the server",
         ),
         pytest.param(
             lambda it: re.sub(r"a=ice-pwd:\S+", "a=ice-pwd:" + "x" * 24, it),
             r"no answer to ICE checks in 15 s from 127\.0\.0\.1:\d+",
+            "UDP is not blocked",
             marks=pytest.mark.claim,
         ),
     ],
     ids=["certificate", "ICE"],
 )
 def test_a_server_to_which_no_connection_is_made_is_an_error_and_its_session_is_deleted(
-    change: Callable[[str], str], problem: str
+    change: Callable[[str], str], problem: str, remedy: str
 ) -> None:
     with answering(change) as found:
         with pytest.raises(UserError, match=problem) as told:
             send.send(send.Options(source="testsrc", whip=found.url, flow=SMALL))
         assert (told.value.code, told.value.place) == (Exit.FAILED, found.url)
+        assert re.search(remedy, told.value.remedy)
         assert found.methods == ["POST", "DELETE"]
 
 

@@ -287,6 +287,8 @@ def _check_connected(sender: Any, url: str) -> None:
     why = connection["why"]
     if not status["packets"]:
         remedy = "see that UDP is not blocked, and that the server names addresses that are reached"
+        if connection.get("address"):
+            remedy = f"see that the program at {connection['address']} is the server that has answered"
         raise ServerFailedError(url, why, remedy)
     problem = f"the connection was lost: {why}"
     raise ServerFailedError(url, problem, "see that the server runs, then send again")
