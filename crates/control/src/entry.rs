@@ -309,9 +309,7 @@ impl Param {
             Value::Choice(_) => ("not one of its values", range.clone()),
             Value::Switch(_) => ("neither true nor false", range.clone()),
         };
-        let unread = |error: QuantityError| {
-            wrong(format!("{given} {}", error.problem), format!("{}; write a value {range}", error.remedy))
-        };
+        let unread = |error: QuantityError| wrong(error.to_string(), format!("write a value {range}"));
         let value = match (self.of[0], given, self.within) {
             (Value::Number(_), Given::Number(n), _) => Some(Value::Number(*n)),
             (Value::Span(_), Given::Text(text), _) => Some(Value::Span(text.parse().map_err(unread)?)),

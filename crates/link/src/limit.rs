@@ -2,7 +2,7 @@ use crate::Service;
 use serde_json::{Value as Json, json};
 use steadycast_settings::tree::{Item, Value};
 use steadycast_settings::{Declared, Findings, FromToml, Packets, ToToml, packets};
-use steadycast_units::{Bytes, Rate, Span};
+use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
 /// The limit of a queue's length, or a threshold of an AQM. The limit of a queue includes the packet on the
 /// transmitter.
@@ -80,7 +80,7 @@ impl FromToml for Limit {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
             // The text has a unit such as kB, so it can't be a time. Its number is out of range.
-            (Err(error), _) if error.out_of_range => {
+            (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");
             }

@@ -46,7 +46,7 @@ pub use settings::{
 };
 pub use table::{
     Declared, Deferred, FromToml, OneOrMany, OrNone, Packets, Spanned, ToToml, add_keys, described, lengthened,
-    not_a_table, not_one_of, packets, plain,
+    not_a_table, not_one_of, packets, plain, quantity,
 };
 
 /// Re-exported because the macros expand in other crates.

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use steadycast_units::{Bytes, Rate, Span};
+use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
 /// A type with a JSON Schema.
 pub trait Declared {
@@ -472,6 +472,21 @@ impl ToToml for f64 {
     }
 }
 
+/// Returns the problem and the remedy for a quantity that could not be parsed.
+pub fn quantity(error: &QuantityError) -> (String, String) {
+    match error {
+        QuantityError::NoNumber { text, example } => {
+            (format!("{} has no number", quoted(text)), format!("write for example \"{example}\""))
+        }
+        QuantityError::Unit { text, what, units, example } => {
+            (format!("{} has no unit of {what}", quoted(text)), format!("use {units}, for example \"{example}\""))
+        }
+        QuantityError::Range { text, what, limit } => {
+            (format!("{} is out of range", quoted(text)), format!("a {what} is at least 0 and below {limit}"))
+        }
+    }
+}
+
 macro_rules! quantities {
     ($($type:ty, $what:literal, $example:literal, $units:expr, $pattern:literal;)*) => {$(
         impl Declared for $type {
@@ -498,7 +513,8 @@ macro_rules! quantities {
                 match text.parse::<$type>() {
                     Ok(value) => Some(value),
                     Err(error) => {
-                        out.refuse(&item.at, format!("{} {}", quoted(text), error.problem), error.remedy)
+                        let (what, remedy) = quantity(&error);
+                        out.refuse(&item.at, what, remedy)
                     }
                 }
             }

@@ -11,14 +11,37 @@ pub fn counted(n: u64, thing: &str) -> String {
 
 /// The error if a text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a text that {problem}; {remedy}")]
-pub struct QuantityError {
-    /// What is wrong, as the rest of a sentence that begins with the text, for example "has no number".
-    pub problem: String,
-    /// What to write instead.
-    pub remedy: String,
-    /// Whether the text has a number and a unit, but its value is negative, infinite or too large.
-    pub out_of_range: bool,
+pub enum QuantityError {
+    /// The number can't be parsed.
+    #[error("“{text}” has no number: write for example \"{example}\"")]
+    NoNumber {
+        /// The text that could not be parsed.
+        text: String,
+        /// A valid example.
+        example: &'static str,
+    },
+    /// The unit is missing or unknown.
+    #[error("“{text}” has no unit of {what}: use {units}, for example \"{example}\"")]
+    Unit {
+        /// The text that could not be parsed.
+        text: String,
+        /// The name of the quantity, for example "time".
+        what: &'static str,
+        /// The valid units.
+        units: &'static str,
+        /// A valid example.
+        example: &'static str,
+    },
+    /// The value is negative, infinite, or too large.
+    #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
+    Range {
+        /// The text whose value is out of range.
+        text: String,
+        /// The name of the quantity, for example "time".
+        what: &'static str,
+        /// The exclusive upper limit.
+        limit: &'static str,
+    },
 }
 
 struct Kind {
@@ -62,20 +85,21 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
-    let Kind { what, list, example, limit, .. } = kind;
     let Ok(number) = number.parse::<f64>() else {
-        let remedy = format!("write for example \"{example}\"");
-        return Err(QuantityError { problem: "has no number".to_owned(), remedy, out_of_range: false });
+        return Err(QuantityError::NoNumber { text: text.to_owned(), example: kind.example });
     };
     let Some((_, factor)) = kind.units.iter().find(|(name, _)| *name == unit.trim_start()) else {
-        let (problem, remedy) = (format!("has no unit of {what}"), format!("use {list}, for example \"{example}\""));
-        return Err(QuantityError { problem, remedy, out_of_range: false });
+        return Err(QuantityError::Unit {
+            text: text.to_owned(),
+            what: kind.what,
+            units: kind.list,
+            example: kind.example,
+        });
     };
     let value = number * factor;
     // This check also rejects NaN.
     if !(0.0..kind.max).contains(&value) {
-        let remedy = format!("a {what} is at least 0 and below {limit}");
-        return Err(QuantityError { problem: "is out of range".to_owned(), remedy, out_of_range: true });
+        return Err(QuantityError::Range { text: text.to_owned(), what: kind.what, limit: kind.limit });
     }
     // Round to the nearest integer, because 0.1 ms in nanoseconds is not exact in floating point.
     Ok((value + 0.5) as u64)
