@@ -290,6 +290,6 @@ sleep 1; kill -TERM $player; wait $player; true
 def test_gstreamers_picture_loss_indications_are_answered(tmp_path: Path) -> None:
     sdp = described(tmp_path, "--codec", "h264", "--gop", "250", "--size", "176x144")
     done = lossy(tmp_path, PLI, caps=caps(sdp))
-    flow = done.sent()
-    assert flow["receivers"][0]["loss_frac"] > 0
-    assert 2 <= flow["key_frame_requests"] <= 2 * SECONDS
+    # Without loss, the player asks once, at its start. Its reports are two or three in a session, and the last one can
+    # come before the first loss, so they do not show that something was lost.
+    assert 2 <= done.sent()["key_frame_requests"] <= 2 * SECONDS
