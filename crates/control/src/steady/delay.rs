@@ -13,7 +13,7 @@
 //! 5. [`DelayLaw::grow`]: if the queueing delay is below the target, the rate grows.
 
 use super::law_input::{LawInput, Transition};
-use super::signals::{PATH_RESUME_TIME, RECEIVED_SPAN_MIN, Signals};
+use super::signals::{PATH_RESUME_TIME, RECEIVED_SPAN_MIN, RecentMean, Signals};
 use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
 use super::{Config, RATE_MIN};
 
@@ -320,7 +320,7 @@ pub(super) struct DelayLaw {
     pub(super) new_path: Option<f64>,
     /// Mean jitter, in seconds. The jitter is the mean delay of a few packets minus their minimum delay. A standing
     /// queue delays all of them equally, so it does not add to the jitter.
-    jitter: f64,
+    jitter: RecentMean,
     /// Duration over which the standing queue is measured, in seconds. The standing queue is the minimum queueing delay
     /// in it.
     pub(super) low_span: f64,
@@ -354,8 +354,8 @@ impl DelayLaw {
     /// relative to the target, the more packets it takes until one of them arrives without jitter.
     pub(super) fn update_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
         let few = JITTER_SPAN_MIN.max(JITTER_PACKETS * config.bits / rate);
-        self.jitter += (dt / JITTER_MEMORY).min(1.0) * (signals.jitter(few) - self.jitter);
-        let longer = LOW_SPAN_PER_JITTER * self.jitter / self.target(rate, config);
+        self.jitter.add(signals.jitter(few), dt / JITTER_MEMORY);
+        let longer = LOW_SPAN_PER_JITTER * self.jitter.value / self.target(rate, config);
         self.low_span = (LOW_SPAN_MIN + longer * few).min(LOW_SPAN_MAX);
     }
 
@@ -372,7 +372,7 @@ impl DelayLaw {
     }
 
     fn scaled_target(&self, scale: f64, rate: f64, config: &Config) -> f64 {
-        let noise = config.target_floor.max(JITTER_NOISE_SHARE * self.jitter);
+        let noise = config.target_floor.max(JITTER_NOISE_SHARE * self.jitter.value);
         let raw = noise + config.target_packets * config.bits / rate.max(RATE_MIN);
         let bent = TARGET_MAX * (1.0 - libm::exp(-raw * scale / TARGET_MAX));
         let least = if config.frames { FRAMES_TARGET_SHARE_MIN * raw * scale } else { 0.0 };
@@ -421,6 +421,11 @@ impl DelayLaw {
     pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;
+    }
+
+    /// Returns by how much jitter lengthens [`Self::low_span`], in seconds.
+    pub(super) fn jitter_span(&self) -> f64 {
+        self.low_span - LOW_SPAN_MIN
     }
 
     /// Takes control over from another law.
@@ -611,7 +616,7 @@ impl DelayLaw {
 
     /// Returns by how much a constant delay may vary, in seconds: half of the target's allowance for noise.
     fn constant_within(&self, config: &Config) -> f64 {
-        0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
+        0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter.value)
     }
 
     /// Returns whether the path has changed to one with a longer base delay. The measured queueing delay then stays

@@ -27,8 +27,10 @@ const START_RECEIVED_SPAN_MAX: f64 = 1.0;
 /// In START, the receive rate limits the growth. It is measured over [`START_RECEIVED_RTTS`] and over this number of
 /// seconds, and the higher result is used. The shorter measurement may lie in a pause of the source.
 const START_PAUSES_SPAN: f64 = 0.5;
-/// Duration over which START measures the queueing delay, in seconds.
+/// Duration over which START measures the queueing delay, in seconds. While the delay is long, the rate does not grow.
 const START_LOW_SPAN: f64 = 0.030;
+/// START ends once at least this number of packets in a row have met a queue. Fewer may be late because of jitter.
+const START_QUEUE_PACKETS: f64 = 4.0;
 /// START ends when the queueing delay reaches this fraction of the target.
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
 /// START does not end at queueing delays up to this value, in seconds, because they may be noise.
@@ -281,9 +283,11 @@ impl Law {
             }
         }
         let target = self.delay.target(self.rate, config);
-        let low = input.signals.low(START_LOW_SPAN);
+        let limit = (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN);
+        let packets = START_QUEUE_PACKETS * config.bits / received.max(1.0);
+        let longer = (START_LOW_SPAN + self.delay.jitter_span()).max(packets);
         self.start_carried = self.start_carried.max(received);
-        if low > (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN) || input.mark {
+        if input.signals.low(longer) > limit || input.mark {
             // While a source sends little, a single late packet looks like a queue, and the receive rate is not the
             // rate of the path. Use the highest receive rate of START instead, which the path has carried.
             let carried = if input.signals.is_idle(now) { self.start_carried } else { received };
@@ -294,6 +298,10 @@ impl Law {
             return;
         }
         let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
+        if input.signals.low(START_LOW_SPAN) > limit {
+            self.rule = "start: wait";
+            return;
+        }
         if self.rate < most {
             // Assume a round trip of at least two report intervals, because the effect of the growth is reported after
             // a report interval at the earliest.

@@ -71,9 +71,8 @@ pub(super) const POLICER_QUEUE_MAX: f64 = 0.004;
 /// clocks.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// Weight of a new packet in `unqueued_share`. Do not write it as 0.01, which differs in the last bit. The results that
-/// the tests of `crates/sim` record would change.
-const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
+/// Minimum weight of a new packet in `unqueued_share`.
+const UNQUEUED_SHARE_GAIN: f64 = 0.01;
 /// If at least this fraction of the packets did not come from a queue, all variation of the delay counts as jitter. If
 /// the fraction is smaller, only a proportional part counts, because a changing queue may cause the rest.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
@@ -110,6 +109,22 @@ const USAGE_MULTIPLE_MAX: f64 = 6.0;
 const IDLE_SHARE_MAX: f64 = 0.8;
 /// Duration over which it is decided whether a source is idle, in seconds.
 const IDLE_SPAN: f64 = 0.2;
+
+/// A mean that forgets old values. Until there are many values, all of them have the same weight, and the initial value
+/// 0 counts as one of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecentMean {
+    pub(super) value: f64,
+    count: f64,
+}
+
+impl RecentMean {
+    /// Adds a value. Its weight is at least `gain`, and at most 0.5.
+    pub(super) fn add(&mut self, value: f64, gain: f64) {
+        self.count += 1.0;
+        self.value += gain.max(1.0 / (self.count + 1.0)).min(0.5) * (value - self.value);
+    }
+}
 
 /// Minimum of a value over the last seconds. Times are rounded down to whole seconds.
 #[derive(Clone, Debug, Default)]
@@ -235,7 +250,7 @@ pub(super) struct Signals {
     /// Send time of the arrived packet that has the highest number, in seconds.
     newest_sent: f64,
     /// Mean fraction of packets that did not come from a queue.
-    unqueued_share: f64,
+    unqueued_share: RecentMean,
     /// When the first packet after the path's last silence arrived, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
     pub(super) trains: TrainMonitor,
@@ -481,7 +496,7 @@ impl Signals {
         let left = packet.sent + packet.early;
         // Compare the packet with earlier packets, before it is added to them.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
-        self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
+        self.unqueued_share.add(unqueued, UNQUEUED_SHARE_GAIN);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
         self.arrivals.push_back(arrived);
         if self.arrivals.len() > MAX_ARRIVALS {
@@ -608,7 +623,7 @@ impl Signals {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
         let (sum, count) = self.arrived_since(newest.at - span).fold((0.0, 0.0), sum);
-        (self.unqueued_share / UNQUEUED_SHARE_FULL).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
+        (self.unqueued_share.value / UNQUEUED_SHARE_FULL).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
     fn ends(&self, span: f64) -> Option<(&ArrivedPacket, &ArrivedPacket)> {
