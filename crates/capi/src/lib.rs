@@ -214,27 +214,19 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { hand_over(abi, controller, params, bounds, error, room, make) }
+    unsafe {
+        let (controller, params, bounds) = (text::read(controller), text::read(params), read_bounds(bounds));
+        hand_over(error, room, || make(bounds_from(abi, controller, params, bounds)?))
+    }
 }
 
-/// Creates a handle with `make`, from the arguments of `steadycast_new`. If this fails or panics, writes the problem to
-/// `error` and returns null.
+/// Creates a handle with `make`. If this fails or panics, writes the problem to `error` and returns null.
 ///
 /// # Safety
-/// As for [`steadycast_new`].
-unsafe fn hand_over<H>(
-    abi: u32,
-    controller: *const c_char,
-    params: *const c_char,
-    bounds: *const SteadycastBounds,
-    error: *mut c_char,
-    room: usize,
-    make: impl FnOnce(Named<'_>) -> Result<H, String>,
-) -> *mut H {
-    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
-    let made = catch_unwind(AssertUnwindSafe(|| make(bounds_from(abi, controller, params, bounds)?)))
-        .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
+/// `error` is null or has `room` bytes.
+unsafe fn hand_over<H>(error: *mut c_char, room: usize, make: impl FnOnce() -> Result<H, String>) -> *mut H {
+    let made =
+        catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {

@@ -3,8 +3,8 @@
 
 use crate::{
     Handle, Named, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE,
-    STEADYCAST_VALUE, SteadycastBounds, SteadycastDecision, SteadycastFate, flag, hand_over, nanos, read_decision,
-    release, time, told, with,
+    STEADYCAST_VALUE, SteadycastBounds, SteadycastDecision, SteadycastFate, bounds_from, flag, hand_over, nanos,
+    read_bounds, read_decision, release, text, time, told, with,
 };
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +187,10 @@ pub unsafe extern "C" fn steadycast_sender_new(
         Ok(SteadycastSender { sender, packet, broken: false })
     };
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { hand_over(abi, controller, params, bounds, error, room, make) }
+    unsafe {
+        let (controller, params, bounds) = (text::read(controller), text::read(params), read_bounds(bounds));
+        hand_over(error, room, || make(bounds_from(abi, controller, params, bounds)?))
+    }
 }
 
 /// Reads the settings. Returns `None` if `settings` is null.

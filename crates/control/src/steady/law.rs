@@ -27,7 +27,7 @@ const START_RECEIVED_SPAN_MAX: f64 = 1.0;
 /// In START, the receive rate limits the growth. It is measured over [`START_RECEIVED_RTTS`] and over this number of
 /// seconds, and the higher result is used. The shorter measurement may lie in a pause of the source.
 const START_PAUSES_SPAN: f64 = 0.5;
-/// Duration over which START measures the queueing delay, in seconds. While the delay is long, the rate does not grow.
+/// In START, the rate does not grow while all packets of this time, in seconds, have met a queue.
 const START_LOW_SPAN: f64 = 0.030;
 /// START ends once at least this number of packets in a row have met a queue. Fewer may be late because of jitter.
 const START_QUEUE_PACKETS: f64 = 4.0;
@@ -284,10 +284,10 @@ impl Law {
         }
         let target = self.delay.target(self.rate, config);
         let limit = (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN);
-        let packets = START_QUEUE_PACKETS * config.bits / received.max(1.0);
-        let longer = (START_LOW_SPAN + self.delay.jitter_span()).max(packets);
+        let packets_span = START_QUEUE_PACKETS * config.bits / received.max(1.0);
+        let span = (START_LOW_SPAN + self.delay.jitter_span()).max(packets_span);
         self.start_carried = self.start_carried.max(received);
-        if input.signals.low(longer) > limit || input.mark {
+        if input.signals.low(span) > limit || input.mark {
             // While a source sends little, a single late packet looks like a queue, and the receive rate is not the
             // rate of the path. Use the highest receive rate of START instead, which the path has carried.
             let carried = if input.signals.is_idle(now) { self.start_carried } else { received };

@@ -119,10 +119,10 @@ pub(super) struct RecentMean {
 }
 
 impl RecentMean {
-    /// Adds a value. Its weight is at least `gain`, and at most 0.5.
+    /// Adds a value. Its weight is at least `gain`.
     pub(super) fn add(&mut self, value: f64, gain: f64) {
         self.count += 1.0;
-        self.value += gain.max(1.0 / (self.count + 1.0)).min(0.5) * (value - self.value);
+        self.value += gain.max(1.0 / (self.count + 1.0)) * (value - self.value);
     }
 }
 
