@@ -116,7 +116,7 @@ def numbers(point: Point) -> dict[str, float]:
 def test_a_card_s_values_stay_together_and_changes_are_made_where_their_formula_is_true(
     path: Path, seed: int, passes: int
 ) -> None:
-    spec = Spec.read(path, seed, 6 * passes)
+    spec = Spec.read(path, [seed], 6 * passes)
     assert not spec.whole, "another draw does not write the file's tables"
     mine = [point for point in spec.points() if point.variant == "tfrc"]
     assert len(mine) == 6 * passes
@@ -140,10 +140,10 @@ def test_a_card_s_values_stay_together_and_changes_are_made_where_their_formula_
 
 
 def test_a_draw_is_repeated_by_its_number_and_a_larger_count_continues_it(path: Path) -> None:
-    few, many = Spec.read(path, 5, 7).draws, Spec.read(path, 5, 40).draws
+    few, many = Spec.read(path, [5], 7).draws, Spec.read(path, [5], 40).draws
     assert many[:7] == few
-    assert Spec.read(path, 6, 7).draws != few
-    assert Spec.read(path, 11, 24).draws == Spec.read(path).draws
+    assert Spec.read(path, [6], 7).draws != few
+    assert Spec.read(path, [11], 24).draws == Spec.read(path).draws
 
 
 @given(st.sampled_from(["0", "0.0", "-0", "0 * -1", "1 - 1", "0e3", "2", "-0.5", "1e-12", "3 > 2"]))
@@ -254,10 +254,12 @@ def test_counts_and_differences_are_those_of_the_runs(path: Path, data: st.DataO
         mixed, unknown = sum({*each} == {True, False} for each in all_), sum(None in each for each in all_)
         loss = [all((given_[d, who, s][1] or 0) <= 1 for s in (1, 2)) for d in range(1, 25) if deep[d]]
         lost = [
-            kept and None not in (given_[d, who, 1][1], given_[d, who, 2][1])
-            for d, kept in zip((d for d in range(1, 25) if deep[d]), loss, strict=True)
+            within and None not in (given_[d, who, 1][1], given_[d, who, 2][1])
+            for d, within in zip((d for d in range(1, 25) if deep[d]), loss, strict=True)
         ]
-        assert texts[:4] == ["24", str(sum(each == [True, True] for each in all_)), str(mixed), str(unknown)]
+        kept = f"{sum(each.count(True) for each in all_) / 2:.2f}"
+        assert texts[:3] == ["24", str(sum(each == [True, True] for each in all_)), kept]
+        assert texts[4:6] == [str(mixed), str(unknown)]
         assert texts[-1] == f"{sum(lost)}/{len(lost)}"
     # A mean is of the points at which both variants are known.
     apart = []
@@ -361,7 +363,7 @@ def test_a_drawn_experiment_runs_and_another_controller_stands_beside_its_list(
 
 
 def test_each_drawn_network_has_its_videos_and_the_same_other_flows_for_each_controller() -> None:
-    spec = Spec.read(NETWORKS, 4711, 40)
+    spec = Spec.read(NETWORKS, [4711], 40)
     for point in spec.points():
         told = {name: value for name, value in point.variables}
         loaded = spec.scenarios[point.scenario].base.load(*point.sets)
@@ -388,7 +390,7 @@ def test_no_bound_of_a_drawn_network_is_unknown(tmp_path: Path) -> None:
 
 
 def test_at_fq_codel_a_video_is_judged_by_its_own_queue() -> None:
-    spec = Spec.read(NETWORKS, 4711, 60)
+    spec = Spec.read(NETWORKS, [4711], 60)
     measure = spec.measure("queue p95")
     for point in (each for each in spec.points() if each.scenario == "networks" and measure.at(each)):
         told = dict(point.variables)
@@ -412,6 +414,15 @@ def test_a_part_of_a_file_writes_the_tables_of_which_nothing_is_missing() -> Non
     assert written["networks"] == [at == ("networks",) and writes for at, writes in where]
     # `steady` is judged by CUBIC's runs, so that these are made, too.
     assert written["steady"] == written["networks"]
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4, unique=True), st.integers(1, 8))
+@settings(max_examples=25)
+def test_each_seed_of_several_makes_the_draws_that_it_makes_alone(
+    path: Path, seeds: list[int], count: int
+) -> None:
+    alone = [draw for seed in seeds for draw in Spec.read(path, [seed], count).draws]
+    assert list(Spec.read(path, seeds, count).draws) == alone
 
 
 def test_a_file_s_seeds_do_not_change_its_draws(path: Path) -> None:

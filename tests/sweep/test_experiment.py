@@ -415,9 +415,9 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
     assert tomllib.loads((tmp_path / "points.toml").read_text())["title"] == "points"
     assert [row[-1].shown for row in bounds.rows] == ["holds", "holds", "holds", "0 of 2", "holds"]
     assert [[cell.shown for cell in row][:5] for row in counts.rows] == [
-        ["a", "tfrc", "2", "2", "2"],
-        ["b", "tfrc", "1", "0", "0"],
-        ["all", "tfrc", "3", "2", "2"],
+        ["a", "tfrc", "2", "2", "2.00"],
+        ["b", "tfrc", "1", "0", "0.00"],
+        ["all", "tfrc", "3", "2", "2.00"],
     ]
     assert [row[-1].shown.split(" ")[0] for row in choice.rows] == ["tfrc", "tfrc", "none"]
 

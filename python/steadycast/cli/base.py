@@ -528,37 +528,38 @@ _MOST_SEEDS = 100_000
 """The largest number of seeds in a list. A much longer list would not fit into memory."""
 
 
-def seed_list(text: str) -> tuple[int, ...]:
-    """Parse a range of seeds, for example `1-5`, or a single seed, or a list of both, for example `1,3,7-9`."""
-    ranges = [_seed_range(part, text) for part in text.split(",")]
-    if (count := sum(map(len, ranges))) > _MOST_SEEDS:
-        many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
-        raise UserError(f"--seeds {text:.60}", many, "give fewer seeds in each of several calls")
+def seed_list(text: str, name: str = "--seeds") -> tuple[int, ...]:
+    """Parse a range of seeds, for example `1-5`, or a single seed, or a list of both, for example `1,3,7-9`.
+
+    ``name`` is the option whose value ``text`` is.
+    """
+    from steadycast.loading import SEED_MOST
+
+    place, parts = f"{name} {text:.60}", text.split(",")
+    ranges = [_seed_range(part, place, name, len(parts) == 1) for part in parts]
+    # `len` fails for very long ranges.
+    if (count := sum(each.stop - each.start for each in ranges)) > _MOST_SEEDS:
+        first = ranges[0].start
+        remedy = "give fewer seeds in each of several calls"
+        if len(parts) == 1 and first + _MOST_SEEDS <= SEED_MOST:
+            remedy = f"write {name} {first}-{first + _MOST_SEEDS - 1}"
+        raise UserError(
+            place, f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}", remedy
+        )
+    if (most := max(each.stop - 1 for each in ranges)) > SEED_MOST:
+        raise UserError(place, f"{most} is too large", f"take {SEED_MOST} or less")
     return tuple(dict.fromkeys(seed for each in ranges for seed in each))
 
 
-def _seed_range(part: str, text: str) -> range:
-    """Parse a range of seeds or a single seed. It is a ``part`` of the option's value ``text``."""
-    from steadycast.loading import SEED_MOST
-
+def _seed_range(part: str, place: str, name: str, alone: bool) -> range:
+    """Parse a range of seeds or a single seed. ``alone`` says whether the option ``name`` has only this part."""
     first, dash, last = part.strip().partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(part) < 40:
         seeds = range(int(first), int(last or first) + 1)
-        count = seeds.stop - seeds.start
-        if count > 0 and seeds[-1] > SEED_MOST:
-            raise UserError(f"--seeds {text:.60}", f"{seeds[-1]} is too large", f"take {SEED_MOST} or less")
-        if 0 < count <= _MOST_SEEDS:
+        if seeds.stop > seeds.start:
             return seeds
-        if count > 0:
-            many = f"these are {count:,} seeds, and one call takes at most {_MOST_SEEDS:,}"
-            remedy = "give fewer seeds in each of several calls"
-            if part == text:
-                remedy = f"write --seeds {first}-{seeds.start + _MOST_SEEDS - 1}"
-            raise UserError(f"--seeds {text:.60}", many, remedy)
-    wrong = "this is" if part == text else f'"{part.strip():.40}" is'
-    raise UserError(
-        f"--seeds {text:.60}", f"{wrong} not a range", "write for example --seeds 1-5 or --seeds 1,3,5"
-    )
+    wrong = "this is" if alone else f'"{part.strip():.40}" is'
+    raise UserError(place, f"{wrong} not a range", f"write for example {name} 1-5 or {name} 1,3,5")
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:

@@ -197,10 +197,11 @@ def experiment(
         ),
     ] = None,
     draw: Annotated[
-        int | None, option("--draw SEED", "The seed of the drawn values, in place of the file's.", min=0)
+        str | None,
+        option("--draw SEEDS", "The seeds of the drawn values, in place of the file's; each makes a set."),
     ] = None,
     count: Annotated[
-        int | None, option("--count N", "The number of draws, in place of the file's.", min=1)
+        int | None, option("--count N", "The number of draws per seed, in place of the file's.", min=1)
     ] = None,
     emulated: Annotated[
         bool, option("--emulated", "Make all runs in real time, with the kernel's TCP; needs root.")
@@ -253,7 +254,8 @@ def experiment(
     if why:
         _explain(specs.Spec.read(file))
         return
-    chosen: dict[str, Any] = {"only": only or (), "beside": beside or (), "draw": draw, "count": count}
+    redrawn = {"draw": base.seed_list(draw, "--draw") if draw is not None else (), "count": count}
+    chosen: dict[str, Any] = {"only": only or (), "beside": beside or (), **redrawn}
     _experiment(file, seeds, chosen | {"emulated": emulated, "jobs": jobs, "out": out}, as_json=as_json)
 
 

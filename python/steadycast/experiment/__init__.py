@@ -28,7 +28,7 @@ def run_experiment(
     only: Sequence[str] = (),
     beside: Sequence[str] = (),
     emulated: bool = False,
-    draw: int | None = None,
+    draw: int | Sequence[int] = (),
     count: int | None = None,
     jobs: int | None = None,
     out: Path | str | None = None,
@@ -44,8 +44,8 @@ def run_experiment(
             of the table are run.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
-        draw: a seed for the random draws, which replaces the seed in the file.
-        count: a number of random draws, which replaces the number in the file.
+        draw: seeds for the random draws, which replace the seed in the file. Each seed makes a set of draws.
+        count: a number of random draws per seed, which replaces the number in the file.
         emulated: make all runs in real time with the kernel's TCP. This needs the permissions of
             `steadycast emulate`.
         jobs: number of processes. By default, there is one for each processor.
@@ -61,7 +61,8 @@ def run_experiment(
     """
     from steadycast.experiment.show import write_report, write_tables
 
-    spec = Spec.read(source, draw, count)
+    redrawn = [draw] if isinstance(draw, int) else draw
+    spec = Spec.read(source, seeds_of(redrawn) if redrawn else (), count)
     if seeds is not None:
         spec = replace(spec, seeds=tuple(seeds_of(seeds)), whole=False)
     spec = spec.beside([*beside, *(name for name in only if _is_controller(name, spec))])

@@ -341,13 +341,13 @@ class Spec:
     """Variants and scenarios that the user has selected. If it is empty, all are used."""
 
     @classmethod
-    def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
+    def read(cls, source: Path | str, draw: Sequence[int] = (), count: int | None = None) -> Spec:
         """Read an experiment from a file, or a built-in experiment.
 
         Args:
             source: the path of the file, or the name of the built-in experiment.
-            draw: a seed for the draws, which replaces the file's seed.
-            count: a number of draws, which replaces the file's number.
+            draw: seeds for the draws, which replace the file's seed. Each seed makes a set of draws.
+            count: a number of draws per seed, which replaces the file's number.
 
         Raises:
             UserError: the file does not exist or has a mistake.
@@ -357,7 +357,7 @@ class Spec:
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
         _refuse_scenario(path, text)
-        told: dict[str, Any] = json.loads(core.experiment(text, str(path), draw, count))
+        told, *more = (json.loads(core.experiment(text, str(path), seed, count)) for seed in draw or (None,))
         variants = {
             one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
             for one in told["variants"]
@@ -370,7 +370,9 @@ class Spec:
             told["question"],
             tuple(told["seeds"]),
             {one["name"]: _scenario(one, path, variants) for one in told["scenarios"]},
-            tuple(Draw(tuple(one["sets"]), one["variables"]) for one in told["draws"]),
+            tuple(
+                Draw(tuple(one["sets"]), one["variables"]) for each in (told, *more) for one in each["draws"]
+            ),
             told["variables"],
             tuple(_change(one, str(path)) for one in told["changes"]),
             tuple(_class(one, str(path)) for one in told["classes"]),
@@ -382,7 +384,7 @@ class Spec:
             tuple(_table(one, path) for one in told["tables"]),
             tuple(_figure(one, path) for one in told["figures"]),
             _written(told, path),
-            whole=draw is None and count is None,
+            whole=not draw and count is None,
         )
         spec.check()
         return spec

@@ -218,13 +218,11 @@ def _number(measure: Measure, value: float) -> str:
 def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row for each group of points and each variant.
 
-    A row has the number of points that have bounds, and the number of points whose bounds all hold with each seed.
+    A row has the number of points that have bounds, and counts of them: points whose bounds all hold with each
+    seed, points whose bounds hold with one seed (a mean over the seeds), points whose bounds hold in the mean, and
+    points whose result depends on the seed. The last count is of points whose result is unknown.
 
-    With ``by_bound``, it also has the number of points whose result depends on the seed, and the number of points whose
-    result is unknown. For each measure, it has the number of points whose bounds on the measure hold.
-
-    Without ``by_bound``, it also has the number of points whose bounds hold in the mean, and the fraction of runs that
-    keep all bounds.
+    With ``by_bound``, it also has for each measure the number of points whose bounds on the measure hold.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -232,22 +230,19 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
         judged = {p: kept for p in points if (kept := done.kept(p, spec.measures)) is not None}
         if not judged:
             continue
-        each = sum(kept.each is True for kept in judged.values())
-        texts = [*group, variant, str(len(judged)), str(each)]
-        if spec.by_bound:
-            mixed = sum({*kept.runs} == {True, False} for kept in judged.values())
-            unknown = sum(None in kept.runs for kept in judged.values())
-            texts += [str(mixed), str(unknown)]
-            texts += [_held_of(done, bounds, [*judged]) for bounds in measures.values()]
-        else:
-            runs = [run for kept in judged.values() for run in kept.runs]
-            share = 100 * sum(run is True for run in runs) / len(runs)
-            texts += [str(sum(kept.mean is True for kept in judged.values())), f"{share:.1f}"]
-        rows.append(tuple(map(_text, texts)))
-    heads = [*_group_heads(spec), "variant", "points", "hold with each seed"]
-    heads += (
-        ["undecided", "unknown", *measures] if spec.by_bound else ["hold in the mean", "runs that hold, %"]
-    )
+        runs = sum(kept.runs.count(True) for kept in judged.values())
+        counts = [
+            len(judged),
+            sum(kept.each is True for kept in judged.values()),
+            f"{runs / len(done.spec.seeds):.2f}",
+            sum(kept.mean is True for kept in judged.values()),
+            sum({*kept.runs} == {True, False} for kept in judged.values()),
+            sum(None in kept.runs for kept in judged.values()),
+        ]
+        held = (_held_of(done, bounds, [*judged]) for bounds in measures.values())
+        rows.append(tuple(_text(str(cell)) for cell in (*group, variant, *counts, *held)))
+    counted = ("points", "hold with each seed", "hold per seed", "hold in the mean", "undecided", "unknown")
+    heads = [*_group_heads(spec), "variant", *counted, *measures]
     return Table(tuple(_text(head) for head in heads), tuple(rows), len(_group_heads(spec)) + 1)
 
 
