@@ -356,6 +356,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
         mode: Mode::Repaired,
         floor: Rate::kbps(10),
         cap: Rate::mbps(50),
+        capped: true,
         pictures: None,
         session_bandwidth: rtcp.session_bandwidth,
         group: true,

@@ -446,6 +446,8 @@ pub struct Setup {
     pub floor: Rate,
     /// The upper limit of the rate.
     pub cap: Rate,
+    /// Whether the user or the media have set the cap. If not, it is [`Setup::NO_CAP`].
+    pub capped: bool,
     /// Properties of the video. It is `None` if the source always has data to send.
     pub pictures: Option<Arc<Pictures>>,
     /// Bandwidth of the session. RTCP may use 5 % of it.
@@ -495,6 +497,7 @@ impl Setup {
             mode: Mode::Repaired,
             floor,
             cap,
+            capped: true,
             pictures: None,
             session_bandwidth: cap,
             group: false,

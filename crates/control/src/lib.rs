@@ -87,6 +87,7 @@ mod echo;
 mod entry;
 pub mod equation;
 mod feedback;
+mod feedback_interval;
 mod fields;
 mod fixed;
 mod gcc;
@@ -116,6 +117,7 @@ mod tfrcp;
 pub use echo::{Echo, EchoReceiver};
 pub use entry::{Controller, Mode, ParamError, ParamErrorKind, Setup, Values};
 pub use feedback::FeedbackFormat;
+pub use feedback_interval::FeedbackInterval;
 pub use half::{
     Allowance, Announcement, Arrival, BufferLevel, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge, Leave,
     Limit, MediaQueue, Overheard, PacketArrival, PacketReport, Probe, ReceiverHalf, Reception, Reply, Report,

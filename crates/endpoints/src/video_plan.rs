@@ -645,6 +645,7 @@ fn setup(
         mode: video.mode,
         floor,
         cap,
+        capped: video.cap.is_some() || range.is_some(),
         pictures: None,
         session_bandwidth: video.rtcp.session_bw,
         group,

@@ -77,6 +77,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
         mode: Mode::Repaired,
         floor: Rate::ZERO,
         cap: Rate::mbps(100_000),
+        capped: true,
         session_bandwidth: Rate::mbps(2),
         group: false,
         id: ReceiverId(7),

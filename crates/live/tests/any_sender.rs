@@ -190,6 +190,7 @@ fn receiver(format: PayloadFormat) -> (SocketSink, FrameQueue) {
         mode: Mode::Repaired,
         floor: Rate::ZERO,
         cap: Rate::MAX,
+        capped: true,
         session_bandwidth: Rate::mbps(2),
         group: false,
         id: ReceiverId(9),

@@ -49,6 +49,7 @@ impl Session {
             mode: Mode::Repaired,
             floor: Rate::kbps(50),
             cap: self.rate,
+            capped: true,
             session_bandwidth: Rate::mbps(2),
             group: self.group,
             id: ReceiverId(ssrc),

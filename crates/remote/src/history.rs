@@ -1,3 +1,4 @@
+use crate::remote::UNTIMED_MESSAGES;
 use std::collections::VecDeque;
 use steadycast_control::{PacketArrival, PacketReport, Stream};
 use steadycast_units::{Bytes, PeerTime, Span, Time};
@@ -171,6 +172,24 @@ impl Joined {
     /// Sorts the packets in the order of sending.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
+    }
+
+    /// Counts this feedback message among the first ones, if these all report arrivals without arrival times. `messages`
+    /// is the count before this message, at most [`UNTIMED_MESSAGES`]. It is `None` if a message has had an arrival time.
+    pub(crate) fn count_untimed(&self, messages: Option<u32>) -> Option<u32> {
+        let messages = messages?;
+        let mut arrivals = self.packets.iter().filter_map(|packet| packet.arrived).peekable();
+        if messages == UNTIMED_MESSAGES || arrivals.peek().is_none() {
+            return Some(messages);
+        }
+        arrivals.all(|arrival| arrival.at.is_none()).then_some(messages + 1)
+    }
+
+    /// Sets the arrival time of each packet that has arrived.
+    pub(crate) fn arrive_at(&mut self, at: PeerTime) {
+        for arrival in self.packets.iter_mut().filter_map(|packet| packet.arrived.as_mut()) {
+            arrival.at = Some(at);
+        }
     }
 
     /// Assumes the arrival times that the feedback does not contain, because controllers measure the receive rate and

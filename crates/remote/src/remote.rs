@@ -101,6 +101,10 @@ const REPORT_INTERVAL: Span = Span::secs(1);
 /// time in nanoseconds still fits into 63 bits.
 const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
 
+/// After this number of feedback messages that report arrivals without any arrival time, no later message is expected to
+/// have one. A few of the first messages may lack arrival times by chance.
+pub(crate) const UNTIMED_MESSAGES: u32 = 3;
+
 /// Maximum number of buffered packets that feedback does not cover. Older ones are dropped.
 const MOST_UNCOVERED: usize = 1_024;
 
@@ -137,6 +141,9 @@ pub struct Remote {
     last_feedback: Option<Time>,
     /// Set if feedback is late: the interval of `assume_packet`, and the time of its next call.
     assumes: Option<(Span, Time)>,
+    /// The number of feedback messages that have reported arrivals, all without arrival times. `None` once a message has
+    /// had an arrival time.
+    untimed: Option<u32>,
 }
 
 impl fmt::Debug for Remote {
@@ -218,6 +225,7 @@ impl Remote {
             mode: Mode::Repaired,
             floor,
             cap,
+            capped: true,
             pictures: None,
             session_bandwidth: cap,
             group: false,
@@ -243,6 +251,7 @@ impl Remote {
             offset: ClockOffset::default(),
             last_feedback: None,
             assumes: bounds.feedback.late.then_some((bounds.feedback.interval.max(ASSUMED_INTERVAL), Time::ZERO)),
+            untimed: Some(0),
         })
     }
 
@@ -371,11 +380,12 @@ impl Remote {
     ///
     /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
     /// other packets are then assumed to have had the same delay. If only some packets have no arrival time, their
-    /// delays are interpolated ([`Joined::assume_times`]).
+    /// delays are interpolated ([`Joined::assume_times`]). If the first three messages that report arrivals have no arrival
+    /// time at all, packets are assumed to arrive when their feedback does, from then on.
     ///
     /// Returns the round-trip time, if it can be measured from the feedback.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
-        let (mut offset, last_feedback) = (self.offset, self.last_feedback);
+        let (mut offset, last_feedback, mut untimed) = (self.offset, self.last_feedback, self.untimed);
         let rtt = self.join(at, |at, history, joined| {
             for PacketResult { number, arrived } in fates {
                 let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= TIME_MAX.as_nanos();
@@ -383,6 +393,10 @@ impl Remote {
                 history.join(number, arrived, joined);
             }
             joined.sort();
+            untimed = joined.count_untimed(untimed);
+            if untimed == Some(UNTIMED_MESSAGES) {
+                joined.arrive_at(PeerTime::from_nanos(at.as_nanos() as i64));
+            }
             joined.spread();
             joined.assume_times();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
@@ -395,7 +409,7 @@ impl Remote {
                 joined.measure(at, PeerTime::from_nanos(newest.as_nanos().saturating_add(held)));
             }
         });
-        self.offset = offset;
+        (self.offset, self.untimed) = (offset, untimed);
         self.last_feedback = rtt.map(|_| self.now).or(last_feedback);
         rtt
     }

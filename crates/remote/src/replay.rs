@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming, Terms};
 use steadycast_control::{
-    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, Leave, Notice, PacketArrival, PacketReport,
-    ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot, Stream, around,
+    Announcement, Arrival, Body, Decision, Departing, Due, ExtraArrival, FeedbackInterval, Leave, Notice,
+    PacketArrival, PacketReport, ReceiverHalf, ReceiverId, Reception, Reply, Report, SenderHalf, Sent, Setup, Slot,
+    Stream, around,
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
@@ -55,8 +56,7 @@ impl Factory for Replayed {
             arrivals: Vec::new(),
             reports: Vec::new(),
             unknown: UnknownFates::default(),
-            last_arrival: None,
-            gap: Span::ZERO,
+            gap: FeedbackInterval::default(),
         })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
@@ -105,13 +105,8 @@ struct Replay {
     /// A buffer that is reused to avoid allocations.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
-    /// When the last report arrived.
-    last_arrival: Option<Time>,
-    /// The longest recent interval between two reports.
-    gap: Span,
+    gap: FeedbackInterval,
 }
-
-const LONGEST_GAP: Span = Span::secs(1);
 
 /// Maximum number of sender reports that are in flight.
 const MOST_SENDER_REPORTS: usize = 16;
@@ -300,18 +295,14 @@ impl Receiver {
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
+        let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, gap } = self;
         // Bound the number of receivers, because the senders of reports are not authenticated.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        // Inform the controller of the interval between reports. From a longer silence, the controller concludes that
-        // feedback is missing.
-        let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
-        // Let `gap` decrease, so that one late report does not slow down timers for long.
-        *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
-        half.on_feedback_interval(*gap);
+        gap.on_feedback(now);
+        half.on_feedback_interval(gap.get());
         let interval = interval(setup, report.members).max(*least);
         let receiver = receivers.entry(report.from).or_insert_with(|| {
             let setup = Setup { id: report.from, ..setup.clone() };
@@ -371,6 +362,7 @@ impl SenderHalf for Replay {
     around!(half);
 
     fn on_sent(&mut self, sent: &Sent) {
+        self.gap.on_sent(sent.at);
         self.left.sent(sent);
         self.half.on_sent(sent);
     }

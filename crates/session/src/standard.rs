@@ -590,6 +590,7 @@ mod tests {
             mode: Mode::Repaired,
             floor: Rate::kbps(50),
             cap: Rate::mbps(2),
+            capped: true,
             pictures: None,
             session_bandwidth: Rate::mbps(2),
             group: false,

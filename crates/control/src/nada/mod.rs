@@ -60,7 +60,7 @@ params! {
     } {
         /// Whether additional rules are used where the RFC has none. For example, a mark then ends the ramp-up.
         own_rules: bool = setup.mode == Mode::Repaired,
-        r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
+        r_max: f64 = within(setup, r_max.unwrap_or(if setup.capped { setup.cap } else { R_MAX })),
         r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),
         /// Lower limit of the rate when it is halved because feedback is missing.
         floor: f64 = setup.floor.as_bps_f64().min(r_max),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_worst_signal_leaves_less_than_half_a_megabit_where_nobody_sets_a_cap() {
-        let setup = Setup::unicast(Rate::kbps(10), Setup::NO_CAP, Seed(1).part("config"));
+        let setup = Setup { capped: false, ..Setup::unicast(Rate::kbps(10), Setup::NO_CAP, Seed(1).part("config")) };
         let config = Config::new(&setup, &Chosen::new("nada", Mode::Repaired, &[]).unwrap().values);
         let least = config.x_ref * config.r_max / config.x_max;
         assert!((0.2e6..0.5e6).contains(&least), "{least} bit/s at the largest signal");

@@ -145,7 +145,7 @@ impl SenderHalf for Sender {
         let now = report.at;
         let Some(message) = report.body.and_then(Message::read) else { return };
         self.measure(report.rtt);
-        self.no_feedback.on_feedback();
+        self.no_feedback.on_feedback(now);
         self.by = Some(report.from);
         self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
         self.update(now, &message);

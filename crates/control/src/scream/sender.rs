@@ -282,7 +282,7 @@ impl SenderHalf for Sender {
             return;
         }
         if summary.delivered > 0 {
-            self.no_feedback.on_feedback();
+            self.no_feedback.on_feedback(now);
             if self.flight.bytes > 0 {
                 self.no_feedback.on_sent(now, self.timeout());
             }

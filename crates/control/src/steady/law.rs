@@ -521,7 +521,7 @@ impl Law {
             Limit::Cap
         } else if self.mode == Mode::Start {
             Limit::Start
-        } else if self.rate <= self.floor {
+        } else if self.rate <= self.floor.max(RATE_MIN) {
             Limit::Floor
         } else {
             Limit::Network

@@ -57,7 +57,7 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         if self.law.on_feedback(report.at, report.rtt, report.packets) {
-            self.no_feedback.on_feedback();
+            self.no_feedback.on_feedback(report.at);
             self.by = Some(report.from);
         }
     }

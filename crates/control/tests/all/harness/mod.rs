@@ -248,6 +248,7 @@ impl Plan {
             mode: self.mode,
             floor: self.floor,
             cap: self.cap,
+            capped: true,
             pictures: self.pictures.clone(),
             session_bandwidth: self.cap,
             group: self.receivers > 1,

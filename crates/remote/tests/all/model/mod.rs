@@ -194,6 +194,7 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
                 mode: Mode::Repaired,
                 floor,
                 cap,
+                capped: true,
                 pictures: None,
                 session_bandwidth: cap,
                 group: false,
