@@ -174,8 +174,9 @@ impl Joined {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// Counts this feedback message among the first ones, if these all report arrivals without arrival times. `messages`
-    /// is the count before this message, at most [`UNTIMED_MESSAGES`]. It is `None` if a message has had an arrival time.
+    /// Counts this feedback message among the first ones, if these all report arrivals without arrival times.
+    /// `messages` is the count before this message, at most [`UNTIMED_MESSAGES`]. It is `None` if a message has had an
+    /// arrival time.
     pub(crate) fn count_untimed(&self, messages: Option<u32>) -> Option<u32> {
         let messages = messages?;
         let mut arrivals = self.packets.iter().filter_map(|packet| packet.arrived).peekable();

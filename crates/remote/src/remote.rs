@@ -101,8 +101,8 @@ const REPORT_INTERVAL: Span = Span::secs(1);
 /// time in nanoseconds still fits into 63 bits.
 const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
 
-/// After this number of feedback messages that report arrivals without any arrival time, no later message is expected to
-/// have one. A few of the first messages may lack arrival times by chance.
+/// After this number of feedback messages that report arrivals without any arrival time, no later message is expected
+/// to have one. A few of the first messages may lack arrival times by chance.
 pub(crate) const UNTIMED_MESSAGES: u32 = 3;
 
 /// Maximum number of buffered packets that feedback does not cover. Older ones are dropped.
@@ -141,8 +141,8 @@ pub struct Remote {
     last_feedback: Option<Time>,
     /// Set if feedback is late: the interval of `assume_packet`, and the time of its next call.
     assumes: Option<(Span, Time)>,
-    /// The number of feedback messages that have reported arrivals, all without arrival times. `None` once a message has
-    /// had an arrival time.
+    /// The number of feedback messages that have reported arrivals, all without arrival times. `None` once a message
+    /// has had an arrival time.
     untimed: Option<u32>,
 }
 
@@ -380,8 +380,8 @@ impl Remote {
     ///
     /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
     /// other packets are then assumed to have had the same delay. If only some packets have no arrival time, their
-    /// delays are interpolated ([`Joined::assume_times`]). If the first three messages that report arrivals have no arrival
-    /// time at all, packets are assumed to arrive when their feedback does, from then on.
+    /// delays are interpolated ([`Joined::assume_times`]). If the first three messages that report arrivals have no
+    /// arrival time at all, packets are assumed to arrive when their feedback does, from then on.
     ///
     /// Returns the round-trip time, if it can be measured from the feedback.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {

@@ -56,8 +56,8 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     sender: |setup, values| Box::new(one::Sender::new(setup, values)),
     receiver: one::receiver,
     promises: &[&MARKED],
-    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some links
-    // (`crates/remote/tests/all/matrix.rs`).
+    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
+    // links (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(250),
     ..MULTFRC
 };
@@ -69,8 +69,8 @@ pub(crate) const EAIO_TFRC: Controller = Controller {
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
     params: &IIMD,
-    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some links
-    // (`crates/remote/tests/all/matrix.rs`).
+    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
+    // links (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(250),
     ..AIO_TFRC
 };

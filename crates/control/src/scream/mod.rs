@@ -33,8 +33,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
-    // With feedback each second, the rate was down to 0.09 times the rate with the controller's own reports on some links
-    // (`crates/remote/tests/all/matrix.rs`).
+    // With feedback each second, the rate was down to 0.09 times the rate with the controller's own reports on some
+    // links (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(250),
     ..crate::fixed::CONTROLLER
 };

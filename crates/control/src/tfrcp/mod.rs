@@ -49,8 +49,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         params,
         sender: original,
         receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
-        // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some links
-        // (`crates/remote/tests/all/matrix.rs`).
+        // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
+        // links (`crates/remote/tests/all/matrix.rs`).
         slowest_feedback: Span::millis(250),
         ..crate::fixed::CONTROLLER
     }

@@ -28,9 +28,9 @@
 //! - Loss: 2.5 % more. A flow of 80 kb/s beside a CUBIC sends 400 packets in all; `gcc` lost 3.3 % of them, natively
 //!   1.2 %. `tfrcp` controllers: 5 % more, for the same reason as above.
 //!
-//! - With feedback each second: at least 0.25 times the rate, also beside a CUBIC, and 10 % more loss. Of the controllers
-//!   that are not refused, `nada` has 0.25 on 20 Mb/s, and `steady` has 0.30 beside a CUBIC on 20 Mb/s. Alone there, in a
-//!   queue of 100 ms, `steady` loses 8 %.
+//! - With feedback each second: at least 0.25 times the rate, also beside a CUBIC, and 10 % more loss. Of the
+//!   controllers that are not refused, `nada` has 0.25 on 20 Mb/s, and `steady` has 0.30 beside a CUBIC on 20 Mb/s.
+//!   Alone there, in a queue of 100 ms, `steady` loses 8 %.
 //!
 //! The first form of the test compared single runs, and gave `asmp` and the `tfrcp` controllers separate bounds, up to
 //! 0.3 to 1.6 of the rate and 15 % more loss. These bounds were removed after three faults of the test were found. On a
