@@ -62,9 +62,14 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns the bytes that a source sent in each step of the time series, and its rates.
+    /// Returns whether the sink was a member of the session at the time `at`.
+    fn was_member(&self, _at: Time) -> bool {
+        true
+    }
+
+    /// Returns what a source sent in each step of the time series, and its rates.
     fn sent(&self) -> Vec<SentStep> {
-        self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
+        self.windows().iter().map(|step| SentStep { bytes: step.bytes, ..SentStep::default() }).collect()
     }
 
     /// Writes a row for each decision of a sender, or for each report of a receiver.
@@ -96,20 +101,18 @@ pub(crate) struct FigureContext<'a> {
     pub(crate) source: Option<&'a VideoSource>,
     /// The other sources of the flow, if each receiver has its own source.
     pub(crate) others: Vec<&'a Agent>,
+    /// Number of packets that were sent after the last arrival at a sink, and were lost.
+    pub(crate) unheard: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct SentStep {
     /// Number of IP bytes sent in the step.
     pub(crate) bytes: u64,
+    /// Number of packets sent in the step whose losses count. It is 0 for TCP.
+    pub(crate) packets: u64,
     /// The target rate and the pacing rate of a video at the end of the step.
     pub(crate) decided: Option<(Rate, Rate)>,
-}
-
-impl SentStep {
-    fn plain(bytes: u64) -> Self {
-        Self { bytes, decided: None }
-    }
 }
 
 pub(crate) struct RowOrigin<'a> {

@@ -1,6 +1,8 @@
 //! Counts the packets that arrive at a receiver.
 
+use crate::agent::FigureContext;
 use crate::{Fields, Row, Rows};
+use std::ops::Range;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
@@ -139,18 +141,30 @@ impl Intake {
         self.now.packets
     }
 
-    /// Returns how many packets were expected and how many arrived, from step `first_step` on.
-    pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
+    /// Returns how many packets were expected and how many arrived, from the first step of the averaging period on.
+    pub(crate) fn expected_and_got(&self, about: &FigureContext<'_>) -> (u64, u64) {
         let all = self.samples.all();
-        let counted = all.get(first_step..).unwrap_or(&[]);
+        let counted = all.get(about.first_step..).unwrap_or(&[]);
         let sum = |of: fn(&Point) -> u32| counted.iter().map(|point| u64::from(of(point))).sum::<u64>();
-        (sum(|p| p.expected), sum(|p| p.packets))
+        (sum(|p| p.expected) + about.unheard, sum(|p| p.packets))
     }
 
-    /// Writes the loss and the delay as figures. The loss is counted from step `first_step` on.
-    pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
-        let (expected, got) = self.expected_and_got(first_step);
-        // `got` may exceed `expected`, because a packet that was expected before `first_step` may arrive later. Limit
+    /// Returns the steps from the last arrival on whose packets would have arrived by `now`, and how many packets were
+    /// expected in them. `step` is the length of a step.
+    ///
+    /// A sink expects the packets up to the newest that has arrived, so it does not notice the loss of later ones.
+    pub(crate) fn silent_steps(&self, now: Time, step: Span) -> (Range<usize>, u64) {
+        let all = self.samples.all();
+        let last = all.iter().rposition(|point| point.packets > 0);
+        let settled = now.since(Time::ZERO).saturating_sub(self.delay.max().unwrap_or_default());
+        let steps = last.unwrap_or(0)..(settled.as_nanos() / step.as_nanos()) as usize;
+        (steps, last.map_or(0, |last| u64::from(all[last].expected)))
+    }
+
+    /// Writes the loss and the delay as figures.
+    pub(crate) fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
+        let (expected, got) = self.expected_and_got(about);
+        // `got` may exceed `expected`, because a packet that was expected before the first step may arrive later. Limit
         // the loss to zero then.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);

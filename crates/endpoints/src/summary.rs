@@ -1,7 +1,7 @@
 //! The results of a run: the numbers of `summary.json`.
 
 use crate::activity::{throughout, within};
-use crate::agent::{FigureContext, Recorded};
+use crate::agent::{FigureContext, Recorded, SentStep};
 use crate::promises::CheckedPromise;
 use crate::shares::{CompetingRate, FlowShare};
 use crate::{Activity, AgentIx, FlowEnds, LinkRecord, Record};
@@ -104,7 +104,7 @@ impl Record<'_> {
 
     fn about(&self, active: Span, means_from: Time, from: Time) -> FigureContext<'_> {
         let first_step = (means_from.as_nanos() / self.step.as_nanos()) as usize;
-        FigureContext { active, from, first_step, source: None, others: Vec::new() }
+        FigureContext { active, from, first_step, source: None, others: Vec::new(), unheard: 0 }
     }
 
     /// Returns when a sink's averaging period starts. For a receiver that joins late, this is the join.
@@ -226,14 +226,32 @@ impl Record<'_> {
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
+    /// Returns how many packets were sent to a sink after its last arrival, and were lost. `sent` has the steps of the
+    /// sink's source.
+    fn unheard(&self, ends: &FlowEnds, sink: AgentIx, sent: &[SentStep]) -> u64 {
+        let recorded = self.recorded(sink);
+        let Some(intake) = recorded.intake() else { return 0 };
+        let (silent, expected) = intake.silent_steps(self.now, self.step);
+        let begins = |n: usize| Time::ZERO + self.step * n as u64;
+        let from = self.means_from(ends, sink);
+        let stayed = |n: usize| recorded.was_member(begins(n)) && recorded.was_member(begins(n + 1));
+        let counted = silent.filter(|n| begins(*n) >= from && stayed(*n));
+        let sent: u64 = counted.filter_map(|n| sent.get(n)).map(|step| step.packets).sum();
+        sent.saturating_sub(expected)
+    }
+
     fn receivers<'r>(&'r self, spec: &'r sc::Flow, ends: &'r FlowEnds) -> impl Iterator<Item = Figures> + 'r {
+        let sent: Vec<_> = ends.sources.iter().map(|source| self.recorded(*source).sent()).collect();
         spec.to.iter().zip(&ends.sinks).enumerate().map(move |(n, (node, sink))| {
             let mut into = Figures::new(Of::Receiver);
             into.put(&receiver::NAME, self.scenario.node_name(*node));
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
             let from = self.means_from(ends, *sink);
             let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-            let about = FigureContext { source, ..self.about(ends.active(from, self.now), ends.means_from, from) };
+            let steps = sent.get(if sent.len() > 1 { n } else { 0 }).map_or(&[][..], Vec::as_slice);
+            let unheard = self.unheard(ends, *sink, steps);
+            let about = self.about(ends.active(from, self.now), ends.means_from, from);
+            let about = FigureContext { source, unheard, ..about };
             self.recorded(*sink).figures(&about, &mut into);
             into
         })

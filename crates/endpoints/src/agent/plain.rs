@@ -215,7 +215,8 @@ impl Recorded for PlainSource {
         (self.sent, self.bytes.get())
     }
     fn sent(&self) -> Vec<SentStep> {
-        self.samples.iter().copied().map(SentStep::plain).collect()
+        let step = |bytes: u64| SentStep { bytes, packets: bytes / self.packet.get().max(1), decided: None };
+        self.samples.iter().copied().map(step).collect()
     }
     fn activity(&self) -> Option<&Activity> {
         Some(&self.activity)
@@ -224,7 +225,7 @@ impl Recorded for PlainSource {
 
 impl Recorded for PlainSink {
     fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
-        self.intake.figures(about.first_step, into);
+        self.intake.figures(about, into);
     }
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)

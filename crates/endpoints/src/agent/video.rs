@@ -165,6 +165,8 @@ pub struct VideoSource {
     pub sent_bytes: Bytes,
     /// The value of `sent_bytes` at the last step of the time series.
     last_bytes: Bytes,
+    /// The value of `sent_packets` at the last step of the time series.
+    last_packets: u64,
     /// IP bytes of the RTCP that was sent.
     pub rtcp_bytes: Bytes,
     /// Bytes and rates in each step of the time series.
@@ -190,13 +192,15 @@ pub struct VideoSource {
 pub struct SourcePoint {
     /// IP bytes that were sent in the step.
     pub bytes: u64,
+    /// Media packets that were sent in the step.
+    pub packets: u32,
     /// Target rate at the end of the step.
     pub target: Rate,
     /// Pacing rate at the end of the step.
     pub pacing: Rate,
 }
 
-row!(SourcePoint { bytes, target, pacing });
+row!(SourcePoint { bytes, packets, target, pacing });
 
 impl VideoSource {
     /// Creates a source. `chance` randomises the RTCP intervals.
@@ -248,6 +252,7 @@ impl VideoSource {
             audio_sent: None,
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
+            last_packets: 0,
             rtcp_bytes: Bytes::ZERO,
             samples: Rows::default(),
             rtcp_shares: Rows::default(),
@@ -632,8 +637,10 @@ impl VideoSource {
             }
             None => (Rate::ZERO, Rate::ZERO),
         };
-        self.samples.push(SourcePoint { bytes: self.sent_bytes.saturating_sub(self.last_bytes).get(), target, pacing });
-        self.last_bytes = self.sent_bytes;
+        let bytes = self.sent_bytes.saturating_sub(self.last_bytes).get();
+        let packets = (self.sent_packets - self.last_packets) as u32;
+        self.samples.push(SourcePoint { bytes, packets, target, pacing });
+        (self.last_bytes, self.last_packets) = (self.sent_bytes, self.sent_packets);
     }
 }
 

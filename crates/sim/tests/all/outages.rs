@@ -48,7 +48,8 @@ impl Outage {
         }
     }
 
-    fn text(&self) -> String {
+    /// Returns the scenario. `ends` says whether the outage ends.
+    fn text(&self, ends: bool) -> String {
         let Self { controller, rate, length, queue_ms, delay_ms, loss, fps, .. } = self;
         let loss = if *loss > 0.0 {
             format!("{{ kind = \"bernoulli\", p = {loss:.4} }}")
@@ -86,7 +87,7 @@ impl Outage {
             // The last packets arrive before the last interval of the record ends.
             (BEGIN + length + AFTER).ceil() - 3.0,
             event(BEGIN, &fails),
-            event(BEGIN + length, &returns),
+            if ends { event(BEGIN + length, &returns) } else { String::new() },
         )
     }
 }
@@ -113,7 +114,7 @@ fn check(seeds: std::ops::Range<u64>) -> usize {
     let mut long = 0;
     for seed in seeds {
         let outage = Outage::draw(seed);
-        let run = run(&outage.text());
+        let run = run(&outage.text(true));
         let (dropped, arrived, longest) = dropped_and_arrived(&run);
         let (recorded, exact) =
             (num(&run.receiver("f", "f.dst1")["loss_frac"]), dropped as f64 / (dropped + arrived) as f64);
@@ -126,6 +127,22 @@ fn check(seeds: std::ops::Range<u64>) -> usize {
 #[test]
 fn the_record_has_exactly_the_packets_that_an_outage_dropped() {
     assert!(check(0..60) >= 5);
+}
+
+#[test]
+fn a_path_that_stays_dead_loses_what_is_sent_into_it() {
+    for seed in 0..24 {
+        let outage = Outage::draw(seed);
+        let run = run(&outage.text(false));
+        let media = |dir: &str| {
+            let (dirs, streams) = (text(&run, "packets", "dir"), text(&run, "packets", "stream"));
+            dirs.iter().zip(&streams).filter(|(of, stream)| *of == dir && *stream == "video").count() as f64
+        };
+        let (recorded, exact) = (num(&run.receiver("f", "f.dst1")["loss_frac"]), 1.0 - media("r") / media("s"));
+        // The record leaves out packets that were sent up to one delay before the end of the second of the last
+        // arrival.
+        assert!((recorded - exact).abs() < 0.06, "draw {seed}: {recorded} recorded, {exact} lost: {outage:?}");
+    }
 }
 
 #[test]

@@ -74,7 +74,10 @@ impl Recorded for VideoSource {
     }
 
     fn sent(&self) -> Vec<SentStep> {
-        let step = |p: &super::SourcePoint| SentStep { bytes: p.bytes, decided: Some((p.target, p.pacing)) };
+        let step = |p: &super::SourcePoint| {
+            let packets = u64::from(p.packets);
+            SentStep { bytes: p.bytes, packets, decided: Some((p.target, p.pacing)) }
+        };
         self.samples.iter().map(step).collect()
     }
 
@@ -109,7 +112,7 @@ impl Recorded for VideoSource {
 impl VideoSink {
     fn repair_figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(requests) = self.requests() else { return };
-        let (expected, got) = self.intake.expected_and_got(about.first_step);
+        let (expected, got) = self.intake.expected_and_got(about);
         let counted = || self.repaired.iter().filter(|(at, _)| self.intake.counts(*at));
         let late = |(at, frame): &(Time, u32)| {
             let sent = about.source.and_then(|s| s.frames.frames.get(*frame as usize));
@@ -139,8 +142,12 @@ impl VideoSink {
 }
 
 impl Recorded for VideoSink {
+    fn was_member(&self, at: Time) -> bool {
+        self.stayed(at)
+    }
+
     fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
-        self.intake.figures(about.first_step, into);
+        self.intake.figures(about, into);
         self.audio_figures(into);
         self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
