@@ -65,14 +65,18 @@ _UNUSED: Shape = Each(Object({"reason": TEXT, "packets": NUMBER}, frozenset({"re
 """Schema of the packets that a receiver has discarded."""
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
-    "warnings": TEXTS,
-    "flows": "flow",
-    "links": "link",
-    "simulcasts": "simulcast",
-    "invariants": "invariant",
-    "expect": "expectation",
+    ("run", "flows"): "flow",
+    ("run", "links"): "link",
+    ("run", "simulcasts"): "simulcast",
+    ("run", "invariants"): "invariant",
+    ("run", "expect"): "expectation",
+    ("flow", "receivers"): "receiver",
+    ("simulcast", "receivers"): "viewer",
 }
-"""Lists in a summary, and the kind of their elements."""
+"""Lists of objects in a summary: the object with the list, the list's key, and the kind of its elements.
+
+The elements of other lists are texts.
+"""
 _NEEDED = {
     "flow": ("name", "kind"),
     "receiver": ("name",),
@@ -120,10 +124,8 @@ def _of_figure(kind: str, figure: Mapping[str, Any]) -> Shape:
     if key == "unused":
         return _UNUSED
     if unit == "list":
-        of = _LISTS.get(key, TEXTS)
-        if key == "receivers":
-            of = "viewer" if kind == "simulcast" else "receiver"
-        return TEXTS if of == TEXTS else Each(_of(of))
+        of = _LISTS.get((kind, key))
+        return Each(_of(of)) if of else TEXTS
     if figure["parts"]:
         return Object(dict.fromkeys(figure["parts"], NUMBER))
     return Each(NUMBER, is_list=False) if figure["by_flow"] else _OF_UNITS.get(unit, NUMBER)

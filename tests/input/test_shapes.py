@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import shutil
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -20,12 +21,19 @@ from steadycast.folder import Folder
 from steadycast.report import page, run_comparison, terminal
 from steadycast.run import run, run_seeds
 
-HOME = Path(shape.__file__).parent / "scenarios" / "home.toml"
+BUILT_IN = Path(shape.__file__).parent / "scenarios"
+HOME = BUILT_IN / "home.toml"
+PAPERS = Path(__file__).parents[2] / "papers" / "scenarios"
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, 3, -1.5, 1e300, 10**400, "", "text", "\ud800", [], [1], ["a"], [{}], [[]], {}, {"a": 1}),
     *(float("nan"), float("inf"), {"mean": 1, "ci95": None, "min": 1, "max": 1, "n": 1}, {"mean": "x"}),
 )
 REMEDY = "run the scenario again"
+
+
+def stem(file: Path) -> str:
+    """Return a file's name without its suffix, as a test's id."""
+    return file.stem
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +68,22 @@ def put(whole: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 FILES = [("one", "summary.json"), ("seeds", "seeds.json"), ("one", "cost.json"), ("one", "film.json")]
+
+
+def kinds() -> list[Path]:
+    """Return a scenario for each combination of tables and kinds of flows in the scenarios that we have."""
+    found: dict[frozenset[str], Path] = {}
+    for file in (*sorted(BUILT_IN.glob("*.toml")), *sorted(PAPERS.glob("*.toml"))):
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = [key for key, value in told.items() if isinstance(value, list)]
+        found.setdefault(frozenset([*tables, *(flow["kind"] for flow in told["flow"])]), file)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("file", kinds(), ids=stem)
+def test_the_folder_of_a_run_of_each_kind_of_scenario_is_read(tmp_path: Path, file: Path) -> None:
+    run(file, set=["duration=3s", "warmup=1s"], out=tmp_path / "run", quality=False)
+    assert Folder.open(tmp_path / "run").summary["flows"]
 
 
 @pytest.mark.parametrize(("folder", "name"), FILES)
