@@ -14,12 +14,14 @@ import pytest
 from steadycast import record
 from steadycast.errors import UserError
 from steadycast.folder import Folder
-from steadycast.report import canvas, figures, say, series
+from steadycast.report import canvas, figures, say, series, terminal
 from steadycast.report import page as page_module
 from steadycast.report.answer import answer, nothing_compared
 from steadycast.report.page import write_report
 from steadycast.report.run_comparison import write_seeds_report
+from steadycast.run import run
 
+from tests.conftest import ROOT
 from tests.face.made_up import make
 
 
@@ -383,3 +385,26 @@ def test_the_first_sentences_say_what_was_missed_and_which_play_out_would_have_d
     assert "a play-out delay of 634 ms would have been enough" in seen
     frames.update(ok=100, lost=0, late=0, undecodable=0)
     assert "frames" not in answer({"complete": True, "flows": [flow]})[-1]
+
+
+def test_a_simulcast_is_shown_with_the_rate_and_the_groups_of_each_receiver(tmp_path: Path) -> None:
+    sets = ["duration=30s", "warmup=10s"]
+    done = run(
+        ROOT / "papers" / "scenarios" / "q-4-plain.toml", set=sets, out=tmp_path / "run", quality=False
+    )
+    [simulcast] = done.summary["simulcasts"]
+    content = page_module.page(Folder.open(tmp_path / "run"))
+    console = terminal.console()
+    with console.capture() as printed:
+        console.print(*terminal.simulcasts(done.summary))
+    shown = printed.get()
+    for viewer in simulcast["receivers"]:
+        said = [say.rate(viewer["throughput_bps"]), say.frac(viewer["share_of_fair"])]
+        said += [say.frac(part) for part in viewer["time_frac"].values()]
+        assert re.search("".join(f"<td>{cell}</td>.*" for cell in (viewer["name"], *said)), content)
+        assert all(cell in shown for cell in (viewer["name"], *said))
+    least = min(simulcast["receivers"], key=lambda viewer: viewer["share_of_fair"])
+    opening = (
+        f"got {say.frac(simulcast['utilisation_frac'])} of their fair shares together; {least['name']} got"
+    )
+    assert any(opening in sentence for sentence in answer(done.summary))

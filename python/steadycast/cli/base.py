@@ -598,7 +598,11 @@ def finish(
             if said is not None:
                 show(said)
         warn(summary.get("warnings") or ())
-        for table in (terminal.pauses(summary), terminal.expectations(summary)):
+        for table in (
+            terminal.pauses(summary),
+            *terminal.simulcasts(summary),
+            terminal.expectations(summary),
+        ):
             if table is not None:
                 show("", table)
         if report is not None:

@@ -42,6 +42,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
         told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]
     if told:
         sentences.append("; ".join(told) + ".")
+    sentences += [s for each in summary.get("simulcasts") or [] if (s := _simulcast(each))]
     sentences += [s for f in flows if (s := _seen(f))]
     failed = [e for e in summary.get("expect") or [] if not e.get("ok")]
     if failed:
@@ -146,6 +147,20 @@ def got(flow: Json) -> str:
     text += " while it was active"
     count, mean = number(flow.get("transfers_count")), flow.get("transfer_mean_ms")
     return f"{text} ({say.count(count)} transfers, {say.ms(mean)} each)" if number(mean) is not None else text
+
+
+def _simulcast(simulcast: Mapping[str, Any]) -> str | None:
+    """Return a sentence about the shares of a simulcast's receivers. Return `None` if the shares are unknown."""
+    all_ = simulcast.get("utilisation_frac")
+    shares = {r["name"]: r.get("share_of_fair") for r in simulcast.get("receivers") or []}
+    known = {name: share for name, value in shares.items() if (share := number(value)) is not None}
+    if number(all_) is None or not known:
+        return None
+    least = min(known, key=lambda name: known[name])
+    return (
+        f"The receivers of the simulcast {simulcast['name']} got {say.frac(all_)} of their fair shares together; "
+        f"{least} got the least, {say.frac(shares[least])} of its own."
+    )
 
 
 def never_competes(flow: Mapping[str, Any]) -> bool:

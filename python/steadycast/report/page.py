@@ -55,6 +55,7 @@ def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | N
         _head(summary, name),
         expectations(summary),
         _flows(summary),
+        simulcasts(summary),
         section(*film.shown([folder])),
         *_figures(folder, drawings),
         pictures,
@@ -159,6 +160,16 @@ def expectations(summary: Json) -> Html:
     """Build the table of the scenario's expectations. It is empty if there are none."""
     heads, rows = cells.expectations(summary)
     return table(heads, rows) if rows else Html()
+
+
+def simulcasts(summary: Json) -> Html:
+    """Build a section for each simulcast, with its receivers. It is empty if there are none."""
+    about = {name: record.figure("viewer", path).about for name, path in cells.VIEWER.items()}
+    notes = [element("p", f"{name.capitalize()}: {text}", class_="small") for name, text in about.items()]
+    return joined(
+        section(title, table(heads, rows) + joined(notes))
+        for title, (heads, rows) in cells.simulcasts(summary)
+    )
 
 
 def _flows(summary: Json) -> Html:

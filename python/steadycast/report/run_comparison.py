@@ -396,6 +396,7 @@ def write_seeds_report(path: Path) -> Path:
             element("p", "Mean ± half of the 95 % confidence interval of the mean.", class_="more"),
             page.expectations(run.summary),
             page.table(["", "mean ± 95 %"], rows),
+            page.simulcasts(run.summary),
             element("p", "Each seed: ", links),
             sections([run], f"steadycast report {path}"),
         )

@@ -136,6 +136,11 @@ def expectations(summary: Mapping[str, Any]) -> Table | None:
     return filled(heads, rows) if rows else None
 
 
+def simulcasts(summary: Mapping[str, Any]) -> list[Fitted]:
+    """Build a table of the receivers of each simulcast."""
+    return [Fitted(heads, rows, title=title) for title, (heads, rows) in cells.simulcasts(summary)]
+
+
 def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Build a table. Its cells are text or HTML."""
     table = plain(*map(markup.plain, heads))
