@@ -311,7 +311,7 @@ def test_a_measure_that_a_point_lacks_is_absent_and_its_bound_judges_only_the_ot
 
 @given(
     st.lists(st.tuples(st.floats(0, 1e7), st.one_of(st.none(), st.floats(1, 1e7))), min_size=9, max_size=9),
-    st.integers(0, 3),
+    st.integers(1, 3),
     st.integers(4, 6),
 )
 def test_a_ratio_of_columns_over_windows_is_that_of_their_seconds(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
 from steadycast.experiment.rfc8868 import facts
+from steadycast.experiment.runs import _planned
 from steadycast.experiment.series import Arrived, Column, Decisions, Frames, Rfc8868, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
@@ -224,6 +227,98 @@ def test_what_is_no_formula_is_refused_with_its_place(text: str) -> None:
         Formula.read(text, "here")
 
 
+@given(
+    st.floats(0, 1000),
+    st.sampled_from(["quantile({}, x.*.y)", "seconds(quantile, {}, 0, 9, sent.a.fair_bps)"]),
+)
+def test_a_level_that_is_not_from_0_to_1_is_refused_before_the_first_run(level: float, text: str) -> None:
+    text = text.format(f"{level:.6f}")
+    if 0 <= float(f"{level:.6f}") <= 1:
+        Formula.read(text, "here")
+        return
+    with pytest.raises(UserError, match="here") as caught:
+        Formula.read(text, "here")
+    assert "0.95" in caught.value.remedy
+
+
+def test_a_negative_level_is_refused() -> None:
+    for text in ("quantile(-1, x.*.y)", "seconds(quantile, -1, 0, 9, sent.a.fair_bps)"):
+        with pytest.raises(UserError, match="here"):
+            Formula.read(text, "here")
+
+
+def test_a_level_that_a_run_gives_is_checked_with_the_run() -> None:
+    formula = Formula.read("quantile(a.b / 8, x.*.y)", "here")
+    assert formula.value(FIGURES) == 3
+    with pytest.raises(UserError, match=r"here: 4 is not a level"):
+        formula.value({**FIGURES, "a.b": 32.0})
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=2))
+def test_a_period_that_does_not_end_after_its_start_is_refused(ends: list[int]) -> None:
+    begin, end = ends
+    periods = (f"{begin}, {end}", f"40, 50, {begin}, {end}")
+    functions = [f"seconds(mean, {period}, sent.a.fair_bps)" for period in periods]
+    functions += [f'decisions(count, "*", {periods[0]}, a)', f"frames(mean, {periods[0]}, a)"]
+    for text in functions:
+        if begin < end:
+            Formula.read(text, "here")
+            continue
+        with pytest.raises(UserError, match=f"here: the period from {begin} to {end} s"):
+            Formula.read(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        ("seconds(mean, 0, 3, received.video.throughput_bps)", False),
+        ("seconds(mean, 0, 1, 2, 4, received.video.throughput_bps)", True),
+        ("frames(mean, 5, 9, video)", True),
+        ('decisions(count, "*", 0, 1000, video)', False),
+        ('in("long", seconds(mean, 0, 6, received.video.throughput_bps))', False),
+        ('in("long", seconds(mean, 0, 7, received.video.throughput_bps))', True),
+    ],
+)
+def test_a_period_that_ends_after_its_run_is_refused_before_the_first_run(
+    tmp_path: Path, value: str, refused: bool
+) -> None:
+    variant = '[[variant]]\nname = "long"\nset = { duration = "6s" }\n'
+    measure = f"[[measure]]\nname = \"mine\"\nvalue = '{value}'\n"
+    path = written(tmp_path, variant + measure)
+    if not refused:
+        _planned(Spec.read(path))
+        return
+    with pytest.raises(
+        UserError, match=r"mine\.toml:\d+: measure mine: .* ends after the run of small, .*, which lasts"
+    ):
+        run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert not (tmp_path / "out" / "results.csv").exists()
+
+
+_HUGE = st.recursive(
+    st.sampled_from(["1e308", "0", "1e-308", "3", "gone"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from("+-*/"), inner).map(lambda each: f"({' '.join(each)})"),
+        st.tuples(st.sampled_from(["sum", "mean", "jain"]), inner, inner).map(
+            lambda each: "{}({}, {})".format(*each)
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(_HUGE)
+def test_a_formula_s_value_is_a_number_or_unknown(text: str) -> None:
+    value = Formula.read(text, "here").value(FIGURES)
+    assert value is None or math.isfinite(value)
+
+
+def test_what_is_too_large_for_a_number_is_unknown_even_within_a_formula() -> None:
+    assert Formula.read("1 / (1e308 * 1e308)", "here").value(FIGURES) is None
+    with pytest.raises(UserError, match="1e999 is too large"):
+        Formula.read("1e999", "here")
+
+
 def test_a_column_that_seconds_do_not_have_is_named_with_the_nearest() -> None:
     with pytest.raises(UserError, match=r"here.*thruput_bps") as caught:
         Formula.read("seconds(min, 1, 2, received.a.thruput_bps)", "here")
@@ -232,6 +327,8 @@ def test_a_column_that_seconds_do_not_have_is_named_with_the_nearest() -> None:
 
 class Recorded:
     """A run with these tables."""
+
+    summary: Mapping[str, Any] = {"to_s": 60.0}
 
     def __init__(self, **tables: pl.DataFrame) -> None:
         self.__dict__ |= {
@@ -282,6 +379,15 @@ def test_decisions_of_several_flows_do_not_end_each_others_times(changes: list[t
     assert both == max(value or 0.0 for value in each)
 
 
+@given(st.floats(0, 30), st.floats(31, 90))
+def test_a_rule_applies_until_the_end_of_the_run_at_the_latest(since: float, end: float) -> None:
+    schema = {"t_s": pl.Float64, "flow": pl.String, "rule": pl.String}
+    run: Any = Recorded(decisions=pl.DataFrame([(since, "a", "compete")], schema=schema, orient="row"))
+    ended = min(end, 60.0)
+    assert Decisions("last", "compete*", 0, end, "a").value(run) == ended
+    assert Decisions("longest", "compete*", 0, end, "a").value(run) == ended - since
+
+
 def test_several_values_need_a_function() -> None:
     with pytest.raises(UserError, match="several values"):
         Formula.read("x.*.y", "here").value(FIGURES)
@@ -314,7 +420,7 @@ value = 'flows.video.throughput_bps / in("fixed", flows.video.throughput_bps)'
 [[measure]]
 name = "last seconds"
 unit = "Mb/s"
-value = "seconds(max, 2, 4, received.video.throughput_bps) / 1e6"
+value = "seconds(max, 2, 3, received.video.throughput_bps) / 1e6"
 [[measure]]
 name = "of the rate"
 value = "flows.video.throughput_bps / ${rate * 1e6}"

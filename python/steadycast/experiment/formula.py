@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from steadycast import record
 from steadycast.errors import UserError, meant
-from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
+from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text, quantile_level
 
 Figures = Mapping[str, float | None]
 """A run's numbers, by their paths in summary.json. A value is `None` if the summary has no number there."""
@@ -103,9 +103,17 @@ class Formula:
     """The paths in the formula. Paths inside ``in( )`` are left out, because they may exist only in other scenarios."""
     names: tuple[str, ...]
     """Names of other variants and scenarios to which the formula refers."""
-    series: tuple[Series, ...]
-    """The functions in the formula that are computed from a run's tables."""
+    calls: tuple[tuple[tuple[str, ...], Series], ...]
+    """The functions in the formula that are computed from a run's tables.
+
+    Each has the names of the ``in( )`` that enclose it, the outermost first. It is computed for the run that they name.
+    """
     _value: _Values
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        """The functions in the formula that are computed from a run's tables."""
+        return tuple(dict.fromkeys(series for _, series in self.calls))
 
     @classmethod
     def read(cls, text: str, place: str) -> Formula:
@@ -155,7 +163,8 @@ class _Reader:
         self._at = 0
         self._paths: list[str] = []
         self._names: list[str] = []
-        self._series: list[Series] = []
+        self._calls: list[tuple[tuple[str, ...], Series]] = []
+        self._within: list[str] = []
 
     def formula(self) -> Formula:
         value = self._binary(0)
@@ -165,13 +174,13 @@ class _Reader:
             self._text,
             tuple(dict.fromkeys(self._paths)),
             tuple(dict.fromkeys(self._names)),
-            tuple(dict.fromkeys(self._series)),
+            tuple(dict.fromkeys(self._calls)),
             self._single(value),
         )
 
-    def _wrong(self, problem: str) -> UserError:
-        remedy = 'write for example "flows.video.throughput_bps / flows.tcp.throughput_bps"'
-        return UserError(self._place, f"{problem} ({self._text})", remedy)
+    def _wrong(self, problem: str, remedy: str | None = None) -> UserError:
+        example = 'write for example "flows.video.throughput_bps / flows.tcp.throughput_bps"'
+        return UserError(self._place, f"{problem} ({self._text})", remedy or example)
 
     def _split(self) -> Iterator[tuple[str, str]]:
         at = 0
@@ -218,6 +227,8 @@ class _Reader:
             return inner
         if kind == "number":
             number = float(word)
+            if not math.isfinite(number):
+                raise self._wrong(f"{word} is too large", "write a smaller number")
             return lambda _: [number]
         if kind == "path":
             return self._called(word) if self._peek() == ("sign", "(") else self._path(word)
@@ -242,7 +253,22 @@ class _Reader:
         if function is None:
             known = [*_FUNCTIONS, "if", "first", "in", *FUNCTIONS]
             raise self._wrong(f"there is no function {name}; there are {', '.join(known)}")
+        if name == "quantile":
+            given[0] = self._level(given[0])
         return lambda run: [_applied(function, [each for one in given for each in one(run)])]
+
+    def _level(self, given: _Values) -> _Values:
+        single = self._single(given)
+
+        def value(run: Context) -> list[float]:
+            try:
+                return [quantile_level(*single(run))]
+            except ArgumentError as error:
+                raise self._wrong(str(error), error.remedy) from None
+
+        with suppress(UnknownError, ZeroDivisionError, OverflowError):
+            value(Context({}))  # refuses a wrong level before the first run if the level depends on no run
+        return value
 
     def _chosen(self, given: list[_Values]) -> _Values:
         if len(given) != 3:
@@ -265,7 +291,9 @@ class _Reader:
         _, name = self._next("text")
         self._sign(",")
         before = len(self._paths)
+        self._within.append(name)
         inner = self._binary(0)
+        self._within.pop()
         del self._paths[before:]
         self._sign(")")
         self._names.append(name)
@@ -293,8 +321,8 @@ class _Reader:
         try:
             one = FUNCTIONS[name].read(arguments)
         except ArgumentError as error:
-            raise self._wrong(str(error)) from None
-        self._series.append(one)
+            raise self._wrong(str(error), error.remedy) from None
+        self._calls.append((tuple(self._within), one))
         return lambda run: [_known(run.figures.get(one.text))]
 
     def _path(self, path: str) -> _Values:
@@ -318,9 +346,16 @@ class _Reader:
 
 def _applied(function: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
     try:
-        return float(function(values))
+        return _finite(float(function(values)))
     except (ValueError, IndexError):  # for example, the square root of a negative number
         raise UnknownError from None
+
+
+def _finite(value: float) -> float:
+    """Return a value. Raise `UnknownError` if it is too large for a number of the machine."""
+    if not math.isfinite(value):
+        raise UnknownError
+    return value
 
 
 def _known(value: float | None) -> float:
@@ -334,7 +369,7 @@ def _unknown() -> list[float]:
 
 
 def _combined(apply: Callable[[float, float], float], left: _Values, right: _Values) -> _Values:
-    return lambda run: [apply(left(run)[0], right(run)[0])]
+    return lambda run: [_finite(apply(left(run)[0], right(run)[0]))]
 
 
 def _fitting(path: str, names: Sequence[str] | Figures) -> list[str]:

@@ -176,6 +176,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
     """Return the job for each point and seed. Also return the scenarios, whose clips have to be encoded first."""
     planned: dict[tuple[Point, int], Job] = {}
     scenarios: list[core.Scenario] = []
+    durations: dict[Point, float] = {}
     timed = {name for figure in spec.figures if figure.kind == "time" for name in figure.scenarios}
     for point in spec.points():
         base = spec.scenarios[point.scenario].base
@@ -188,12 +189,14 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
             at = error.place.removeprefix("--set: ")
             raise UserError(f"{spec.path}: {told}: {at}", error.problem, error.remedy) from None
         scenarios.append(loaded)
+        durations[point] = loaded.duration_s
         key = point_key(loaded, base.folder, pixels=False)
         for seed in spec.seeds:
             world = "-emulated" if point.emulated else ""
             task = Task(run_key(key, seed) + world, (*point.sets, f"seed={seed}"), seed)
             drawn = seed == spec.seeds[0] and point.scenario in timed and not point.placebo
             planned[point, seed] = Job(point.scenario, task, point.emulated, drawn, point.draw)
+    spec.check_periods(durations)
     return planned, scenarios
 
 

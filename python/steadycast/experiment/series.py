@@ -28,7 +28,14 @@ Argument = str | float
 
 
 class ArgumentError(ValueError):
-    """The arguments of a function in a formula are wrong. The text says what is expected."""
+    """The arguments of a function in a formula are wrong. The text says what is expected.
+
+    ``remedy`` is `None` if the text contains the remedy.
+    """
+
+    def __init__(self, problem: str, remedy: str | None = None) -> None:
+        super().__init__(problem)
+        self.remedy = remedy
 
 
 class Series(Protocol):
@@ -55,6 +62,27 @@ def _split(arguments: Sequence[Argument], usage: str, *kinds: type) -> list[Argu
     if len(arguments) != len(kinds) or not all(map(isinstance, arguments, kinds)):
         raise ArgumentError(f"write {usage}")
     return list(arguments)
+
+
+def quantile_level(level: float) -> float:
+    """Check the level of a quantile, and return it.
+
+    Raises:
+        ArgumentError: it is not from 0 to 1.
+
+    """
+    if not 0 <= level <= 1:
+        remedy = "write a level from 0 to 1: 0.95 for the 95th percentile"
+        raise ArgumentError(f"{level:g} is not a level of a quantile", remedy)
+    return level
+
+
+def _periods(ends: Sequence[float]) -> None:
+    """Check that each period ends after its start. ``ends`` has the start and the end of each period."""
+    for begin, end in zip(ends[::2], ends[1::2], strict=True):
+        if begin >= end:
+            problem = f"the period from {begin:g} to {end:g} s does not end after its start"
+            raise ArgumentError(problem, "write the earlier time first, then the later one")
 
 
 def _known(name: Argument, what: str, known: Iterable[str]) -> str:
@@ -187,8 +215,16 @@ class Seconds:
         windows = max(len(arguments) - 2 - level, 2)
         _, *numbers, series = _split(arguments, usage, str, *[float] * (windows + windows % 2 + level), str)
         values = tuple(map(float, numbers))
+        if statistic == "quantile":
+            quantile_level(values[0])
+        _periods(values[level:])
         columns = tuple(map(Column.read, str(series).split(" / ")))
         return cls(statistic, values[0] if level else 0.0, values[level:], columns)
+
+    @property
+    def end(self) -> float:
+        """The end of the last window, in seconds."""
+        return max(self.windows[1::2])
 
     @property
     def text(self) -> str:
@@ -229,6 +265,7 @@ class Decisions:
         usage = 'decisions(STATISTIC, "RULE", FROM, TO, FLOW)'
         statistic, rule, begin, end, flow = _split(arguments, usage, str, Text, float, float, str)
         known = _known(statistic, "statistic", SPANS)
+        _periods((float(begin), float(end)))
         return cls(known, str(rule), float(begin), float(end), str(flow))
 
     @property
@@ -247,23 +284,25 @@ class Decisions:
             return float(
                 sum(fits for rows in flows.values() for at, fits in rows if self.begin <= at < self.end)
             )
-        spans = [span for rows in flows.values() for span in self._spans(rows)]
+        end = min(self.end, float(run.summary["to_s"]))
+        spans = [span for rows in flows.values() for span in self._spans(rows, end)]
         if self.statistic == "longest":
             return max((end - begin for begin, end in spans), default=0.0)
         if not spans:
             return None
         return min(spans)[0] if self.statistic == "first" else max(end for _, end in spans)
 
-    def _spans(self, rows: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
+    def _spans(self, rows: Sequence[tuple[float, bool]], end: float) -> list[tuple[float, float]]:
+        """Return the start and the end of each time in which matching rules apply, between FROM and ``end``."""
         spans: list[tuple[float, float]] = []
         since: float | None = None
-        for at, fits in [*rows, (self.end, False)]:
+        for at, fits in [*rows, (end, False)]:
             if fits and since is None:
                 since = at
             elif not fits and since is not None:
-                spans.append((max(since, self.begin), min(at, self.end)))
+                spans.append((max(since, self.begin), min(at, end)))
                 since = None
-        return [(begin, end) for begin, end in spans if begin < end]
+        return [(start, stop) for start, stop in spans if start < stop]
 
 
 SPANS = ("count", "first", "last", "longest")
@@ -330,6 +369,7 @@ class Frames:
         """Parse the statistic, FROM, TO and FLOW."""
         statistic, *ends, flow = _split(arguments, "frames(mean, FROM, TO, FLOW)", str, float, float, str)
         begin, end = map(float, ends)
+        _periods((begin, end))
         return cls(_known(statistic, "statistic", ("mean", "max", "arrived_p95")), begin, end, str(flow))
 
     @property

@@ -22,7 +22,7 @@ from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError, meant
 from steadycast.experiment.formula import Formula
-from steadycast.experiment.series import Series
+from steadycast.experiment.series import Frames, Seconds, Series
 from steadycast.files import readable
 from steadycast.sweep.plan import Base
 from steadycast.sweep.show import number_of
@@ -608,6 +608,52 @@ class Spec:
     def points(self) -> tuple[Point, ...]:
         """Return all points. The points of the placebo (runs without the tested event) are last."""
         return self._points
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[object, ...], Point]:
+        return {point.name: point for point in self.points()}
+
+    def counterpart(self, point: Point, name: str) -> Point | None:
+        """Return the point that has the variant or scenario ``name``, but otherwise equals ``point``.
+
+        Return `None` if it does not exist. Values of axes that the scenario ``name`` lacks are left out.
+        """
+        values = point.values
+        if name in self.variants:
+            return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
+        axes = {one for axis in self.axes_of(name) for one in axis.names}
+        values = tuple(one for one in values if one[0] in axes)
+        return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
+
+    def judged(self, measure: Measure, point: Point) -> bool:
+        """Whether a measure is used at a point. The measure of a single bound is used where the bound applies."""
+        own = measure.name != measure.shown
+        return not own or any(bound.measure == measure.name and bound.judges(point) for bound in self.bounds)
+
+    def check_periods(self, durations: Mapping[Point, float]) -> None:
+        """Check that the periods of all measures end before the runs.
+
+        ``durations`` are the durations of the runs in seconds.
+
+        Raises:
+            UserError: a period ends after the run.
+
+        """
+        for point, measure in itertools.product(self.points(), self.measures):
+            formula = measure.at(point) if self.judged(measure, point) else None
+            for names, series in formula.calls if formula else ():
+                there: Point | None = point
+                for name in names:
+                    there = self.counterpart(there, name) if there else None
+                if there and isinstance(series, Seconds | Frames) and series.end > durations[there]:
+                    where = ", ".join(filter(None, there.labels))
+                    problem = (
+                        f"{series.text} ends after the run of {where}, which lasts {durations[there]:g} s"
+                    )
+                    remedy = (
+                        "end the period with the run, make the run longer, or limit the measure by `when`"
+                    )
+                    raise UserError(measure.place, problem, remedy)
 
     def _made(self) -> Iterator[Point]:
         draws: Sequence[tuple[int | None, Draw]] = [*enumerate(self.draws, 1)] or [(None, Draw((), {}))]

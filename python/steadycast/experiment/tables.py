@@ -280,7 +280,9 @@ def _means(done: Experiment, spec: TableSpec) -> Table:
     for (*group, variant), points in _groups(done, spec).items():
         if variant == spec.against:
             continue
-        pairs = [(p, None if spec.against is None else done.beside(p, spec.against)) for p in points]
+        pairs = [
+            (p, None if spec.against is None else done.spec.counterpart(p, spec.against)) for p in points
+        ]
         cells = [_mean_cell([_less(_holding(done, spec), *pair) for pair in pairs], 1, spec.spread)]
         for measure in measures:
             found = [_less(lambda p, m=measure: _mean(done, m, p), *pair) for pair in pairs]  # type: ignore[misc]

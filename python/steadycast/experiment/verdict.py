@@ -108,27 +108,11 @@ class Experiment:
         """All points. The points of the placebo (runs without the event) are last."""
         return self.spec.points()
 
-    @cached_property
-    def _by_name(self) -> Mapping[tuple[object, ...], Point]:
-        return {point.name: point for point in self.points}
-
-    def beside(self, point: Point, name: str) -> Point | None:
-        """Return the point that has the variant or scenario ``name``, but otherwise equals ``point``.
-
-        Return `None` if it does not exist. Values of axes that the scenario ``name`` lacks are left out.
-        """
-        values = point.values
-        if name in self.spec.variants:
-            return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
-        axes = {one for axis in self.spec.axes_of(name) for one in axis.names}
-        values = tuple(one for one in values if one[0] in axes)
-        return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
-
     def _context(self, point: Point, seed: int) -> Context | None:
         figures = self.runs.figures.get((point, seed))
 
         def other(name: str) -> Context | None:
-            there = self.beside(point, name)
+            there = self.spec.counterpart(point, name)
             return None if there is None else self._context(there, seed)
 
         return None if figures is None else Context(figures, other)
