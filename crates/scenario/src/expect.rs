@@ -4,7 +4,7 @@ use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_control::registry::Registry;
 use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_settings::tree::{Place, quoted};
-use steadycast_settings::{Findings, nearest, remedy};
+use steadycast_settings::{Findings, Spanned, nearest, remedy};
 
 /// The parts of a scenario to which an expectation can refer.
 pub(crate) struct Scene<'a> {
@@ -15,6 +15,15 @@ pub(crate) struct Scene<'a> {
     pub(crate) registry: &'a Registry,
     /// Whether the scenario has had no problem so far. An unknown name may be a consequence of an earlier problem.
     pub(crate) whole: bool,
+}
+
+/// Reports limits that no value can meet, because `max` is below `min`.
+pub(crate) fn check_limits(min: Option<&Spanned<f64>>, max: Option<&Spanned<f64>>, out: &mut Findings) {
+    if let (Some(min), Some(max)) = (min, max)
+        && min.value > max.value
+    {
+        out.problem(&max.at, format!("max {} is below min {}", max.value, min.value), "exchange them");
+    }
 }
 
 /// Returns whether a run of a scenario can produce the figure. It never produces figures of live sessions.

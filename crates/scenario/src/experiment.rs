@@ -3,6 +3,7 @@
 //!
 //! The function [`experiment`] checks a file, draws the random values, and returns the content as JSON.
 
+use crate::expect;
 use crate::file::FORMAT;
 use crate::tree::give_paths;
 use serde_json::{Value as Json, json};
@@ -1034,6 +1035,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     if table.min.is_none() && table.max.is_none() {
         out.problem(&table.at, "it bounds nothing", "write min, max or both");
     }
+    expect::check_limits(table.min.as_ref(), table.max.as_ref(), out);
     if let Some(fraction) = table.fraction.as_ref().filter(|fraction| !(0.0..=1.0).contains(&fraction.value)) {
         out.problem(&fraction.at, format!("{} is out of range", fraction.value), "write a share from 0 to 1");
     }

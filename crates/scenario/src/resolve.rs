@@ -729,11 +729,7 @@ impl Names<'_> {
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "it has no bound", "write min, max or both");
         }
-        if let (Some(min), Some(max)) = (min, max)
-            && min.value > max.value
-        {
-            out.problem(&max.at, format!("max {} is below min {}", max.value, min.value), "exchange them");
-        }
+        expect::check_limits(min, max, out);
         Some(Expect { that: that.value.clone(), min: min.map(|m| m.value), max: max.map(|m| m.value) })
     }
 }

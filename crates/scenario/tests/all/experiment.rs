@@ -61,6 +61,7 @@ fn a_wrong_name_has_its_line_and_the_nearest_one() {
 #[test]
 fn a_bound_needs_a_limit_and_a_reason() {
     assert!(problems(&SMALL.replace("min = 0.5", ""))[0].contains("it bounds nothing"));
+    assert!(problems(&SMALL.replace("min = 0.5", "min = 2\n    max = 1"))[0].contains("max 1 is below min 2"));
     assert!(problems(&SMALL.replace("why = \"half of the share\"", ""))[0].contains("why"));
 }
 
