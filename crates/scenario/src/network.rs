@@ -86,7 +86,7 @@ impl Files {
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
-                return out.refuse(&name.at, what, "write its lines, or name another file");
+                return out.refuse(&name.at, what, "name a file that has content");
             }
             Ok(meta) if meta.is_file() => return Some(path),
             Ok(_) => "is not a file".to_owned(),

@@ -60,7 +60,7 @@ fn a_trace_may_begin_with_a_byte_order_mark_and_an_empty_one_is_said_to_be() {
     let rate = of("bom.mahi").unwrap().links.iter().filter_map(|link| link.forward.rate.mean()).min();
     assert_eq!(rate, Some(steadycast_units::Rate::bps(1_200_000)));
     let said = of("empty.mahi").unwrap_err().to_string();
-    assert!(said.contains("the trace \"empty.mahi\" is empty; write its lines, or name another file"), "{said}");
+    assert!(said.contains("the trace \"empty.mahi\" is empty; name a file that has content"), "{said}");
 }
 
 /// The format of a table: header and units, divider, line ends, byte order mark, remarks.
