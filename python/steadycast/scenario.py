@@ -14,11 +14,14 @@ given has the file's default. The stub `scenario.pyi` describes the keys of each
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from steadycast import PARTS
+from steadycast.errors import UserError
 from steadycast.files import write_text
 from steadycast.toml import document
 
@@ -42,16 +45,18 @@ class Part:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
-    def plain(self) -> dict[str, Any]:
-        """Return the keys and values as a scenario file has them. The entries of ``extra`` are added unchanged."""
+    def plain(self, at: str = "") -> dict[str, Any]:
+        """Return the keys and values as a scenario file has them. The entries of ``extra`` are added unchanged.
+
+        ``at`` is the path of this table in the scenario, for errors.
+
+        Raises:
+            UserError: a value can't be written to a scenario file.
+
+        """
         given = {key: value for key, value in vars(self).items() if value is not None and key != "extra"}
-        filled = {
-            key: value for key, value in given.items() if isinstance(value, Part) or value not in ((), [], {})
-        }
-        return {
-            **{self._key(key): _plain(value) for key, value in filled.items()},
-            **_plain(self.extra or {}),
-        }
+        filled = {self._key(key): value for key, value in given.items() if not _is_empty(value)}
+        return _plain({**filled, **(self.extra or {})}, at)
 
     def _key(self, name: str) -> str:
         """Return the key for the name of an attribute.
@@ -88,13 +93,36 @@ class Scenario(Part):
         return _LISTS.get(name, name)
 
 
-def _plain(value: Any) -> Any:
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, list | tuple | Mapping) and not value
+
+
+def _plain(value: Any, at: str) -> Any:
+    """Return a value as JSON and TOML have it. ``at`` is its path in the scenario."""
     if isinstance(value, Part):
-        return value.plain()
+        return value.plain(at)
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, str | int | float):
+        return {str(key): _plain(each, f"{at}.{key}" if at else str(key)) for key, each in value.items()}
+    if isinstance(value, str | bool):
         return value
     if isinstance(value, Path):
         return str(value)
-    return [_plain(v) for v in value]
+    # NumPy's numbers are of these classes, too.
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        if not math.isfinite(value):
+            raise UserError(f"scenario: {at}", f"{value} is not a finite number", "write for example 0.02")
+        return float(value)
+    if not isinstance(value, Iterable):
+        problem = f"a value of the type {type(value).__name__} has no form in a scenario"
+        raise UserError(
+            f"scenario: {at}", problem, "write a text, a number, true or false, or a list of them"
+        )
+    return [_plain(each, _place(each, n, at)) for n, each in enumerate(value, 1)]
+
+
+def _place(element: Any, number: int, at: str) -> str:
+    """Return the path of an element of a list. ``number`` is counted from 1."""
+    name = vars(element).get("name") if isinstance(element, Part) else None
+    return f"{at}.{name}" if name else f"{at}[{number}]"

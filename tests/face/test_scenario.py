@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import pickle
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from steadycast import scenario as scenarios
 from steadycast.errors import UserError
 from steadycast.loading import load
@@ -50,6 +56,36 @@ def test_a_scenario_is_equal_to_its_copy_and_a_key_that_is_none_is_named_with_a_
     assert repr(flow) == "Flow(name='tcp', kind='tcp', from_='s')"
     with pytest.raises(UserError, match=r'flow.tcp.congetion: no such key; did you mean "congestion"'):
         load(Scenario(name="x", duration="3s", flows=[Flow(name="tcp", kind="tcp", congetion="reno")]))  # type: ignore[call-arg]
+
+
+NUMBERS: list[Callable[[float], Any]] = [float, np.float32, np.float64]
+
+
+@given(st.floats(), st.sampled_from(NUMBERS))
+def test_a_number_of_any_class_is_a_scenario_s_number_or_is_refused_with_its_place(
+    value: float, kind: Callable[[float], Any]
+) -> None:
+    with np.errstate(over="ignore"):
+        number = kind(value)
+    pipe = Pipe(rate="1Mbps", loss=number)
+    event = Event(at="1s", extra={"shares": [0.5, number]})
+    for place, scenario in (
+        ("topology.bottleneck.loss", Scenario(name="x", duration="3s", topology=Topology(bottleneck=pipe))),
+        ("event[1].shares[2]", Scenario(name="x", duration="3s", events=[event])),
+    ):
+        if math.isfinite(number):
+            assert json.dumps(float(number)) in scenario.to_json()
+            continue
+        for write in (scenario.to_json, scenario.to_toml):
+            with pytest.raises(UserError) as caught:
+                write()
+            assert caught.value.place == f"scenario: {place}"
+
+
+def test_a_value_that_no_scenario_can_have_is_refused_with_the_name_of_its_table() -> None:
+    scenario = Scenario(name="x", duration="3s", flows=[Flow(name="tcp", kind="tcp", rate=object())])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"scenario: flow\.tcp\.rate: a value of the type object has no form"):
+        load(scenario)
 
 
 def test_a_scenario_from_python_reads_as_the_file_that_one_would_write() -> None:
