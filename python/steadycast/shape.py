@@ -16,7 +16,7 @@ from steadycast.errors import UserError
 from steadycast.lazy_import import pl
 
 NUMBER, TEXT, FLAG, TEXTS, ANY = "a number", "a text", "true or false", "a list of texts", "anything"
-_LARGEST = 1e24
+LARGEST = 1e24
 """A number that is larger than this can't be a measurement."""
 
 
@@ -205,7 +205,7 @@ def _fits(value: object, shape: str, *, several: bool) -> bool:
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) <= _LARGEST and math.isfinite(value)
+    return abs(value) <= LARGEST and math.isfinite(value)
 
 
 def _shown(value: object) -> str:
@@ -247,7 +247,7 @@ def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
 def value_problem(table: str, found: pl.DataFrame) -> str | None:
     """Describe the first value of a table that no measurement can have. `None`: all values are possible.
 
-    A writer stores an absent value as null. NaN, infinity and numbers beyond `_LARGEST` therefore mean that
+    A writer stores an absent value as null. NaN, infinity and numbers beyond `LARGEST` therefore mean that
     the table is damaged.
     """
     declared = {column["name"] for column in core.columns() if column["table"] == table}
@@ -255,7 +255,7 @@ def value_problem(table: str, found: pl.DataFrame) -> str | None:
         if series.name not in declared or not series.dtype.is_float():
             continue
         # Polars treats NaN as larger than any number.
-        wrong = (series.abs() > _LARGEST).arg_true()
+        wrong = (series.abs() > LARGEST).arg_true()
         if len(wrong):
             row = int(wrong[0])
             return f"the column {series.name} holds {series[row]:g} in row {row + 1}"

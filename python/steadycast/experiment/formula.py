@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from steadycast import record
 from steadycast.errors import UserError, meant
 from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text, quantile_level
+from steadycast.shape import LARGEST
 
 Figures = Mapping[str, float | None]
 """A run's numbers, by their paths in summary.json. A value is `None` if the summary has no number there."""
@@ -130,13 +131,16 @@ class Formula:
         return _Reader(text, place).formula()
 
     def value(self, figures: Figures | Context) -> float | None:
-        """Return the formula's value. Return `None` if a figure is unknown or the result is not a number."""
+        """Return the formula's value.
+
+        Return `None` if a figure is unknown, or if the result is not a number that a measurement can have.
+        """
         context = figures if isinstance(figures, Context) else Context(figures)
         try:
             [value] = self._value(context)
         except (UnknownError, ZeroDivisionError, OverflowError):
             return None
-        return value
+        return value if abs(value) <= LARGEST else None
 
     def check(self, names: Sequence[str], place: str) -> None:
         """Check that each path of the formula matches a name in ``names``, the figures of the runs.
