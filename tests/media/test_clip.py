@@ -5,6 +5,7 @@ import struct
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from small_clips import write_clip
 from steadycast import clips, files
 from steadycast.errors import UserError
-from steadycast.media.clip import Clip, ClipError, parse_fps, parse_size, resampled
+from steadycast.media.clip import Clip, ClipError, _changed, _distorts, parse_fps, parse_size, resampled
 from steadycast.media.synthetic import Synthetic
 
 
@@ -297,6 +298,19 @@ def test_a_film_of_a_single_picture_is_told(tmp_path):
     pictures = Clip.of(write_clip(tmp_path / "still.mp4", frames=1)).pictures("clip", "clip")
     assert len(list(pictures.frames)) == 1
     assert pictures.warnings == ["still.mp4 has a single picture, which stands still"]
+
+
+@given(st.tuples(st.integers(16, 64), st.integers(16, 64)), st.sampled_from(["clip", "auto", "own", "64x33"]))
+def test_each_change_of_a_size_has_one_warning(own, size):
+    asked = (64, 33) if size == "64x33" else own
+    size = f"{own[0]}x{own[1]}" if size == "own" else size
+    shown = parse_size(size, own)
+    facts = SimpleNamespace(width=own[0], height=own[1], rate=Fraction(25))
+    told = list(_changed(SimpleNamespace(name="a/x.mkv", facts=facts), shown, size, 25))
+    said = f"x.mkv is encoded in {shown[0]}x{shown[1]}, not in {asked[0]}x{asked[1]}, because"
+    assert sum(said in each for each in told) == (shown != asked)
+    assert sum("aspect ratio" in each for each in told) == (size == "64x33" and _distorts(own, shown))
+    assert len(told) == sum("aspect ratio" in each or said in each for each in told)
 
 
 @pytest.mark.parametrize("kind", ["segments", "main playlist", "concat"])

@@ -326,16 +326,15 @@ def _changed(
     own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
     how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
     own_size = size in ("clip", "auto")
+    asked = own if own_size else parse_raw_size(size)
     if after is not None and own_size and shown != own:
         yield f"{how}, the size of the first clip{', with black borders' if _distorts(own, shown) else ''}"
-    elif size == "auto" and shown != own:
-        bounded = own[0] * own[1] > _MOST_SAMPLES
-        yield (
-            f'{how}; encode.size "clip" keeps its size, and takes longer'
-            if bounded
-            else f"{how}: sides are even"
-        )
-    elif _distorts(own, shown):
+    elif size == "auto" and own[0] * own[1] > _MOST_SAMPLES:
+        yield f'{how}; encode.size "clip" keeps its size, and takes longer'
+    elif shown != asked:
+        as_shown = f"{name} is encoded in {shown[0]}x{shown[1]}"
+        yield f"{as_shown}, not in {asked[0]}x{asked[1]}, because both sides have to be even"
+    if not own_size and _distorts(own, shown):
         yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
     rate = reader.facts.rate
     if after is not None and rate is not None and fps in ("clip", "auto") and abs(rate - after) > after / 100:
