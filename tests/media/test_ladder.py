@@ -256,6 +256,17 @@ def test_a_clips_damage_is_carried_by_its_ladder(tmp_path, clip_path):
         assert "damaged" in ladder.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("frames", "gop", "times"), [(1, 12, "12"), (8, 12, "1.5"), (12, 12, None), (13, 12, None)]
+)
+def test_a_film_that_is_shorter_than_a_group_says_that_its_repetitions_have_more_i_frames(frames, gop, times):
+    for _ in range(2):  # once encoded, and once from the cache
+        ladder = encode_ladder(Synthetic(frames), size="64x48", gop=gop, qs=[16])
+        told = [each for each in ladder.warnings if "each repetition begins with an I frame" in each]
+        assert len(told) == (times is not None)
+        assert times is None or f"so {times} times as many" in told[0]
+
+
 def test_fates_of_the_wrong_length_are_refused():
     with pytest.raises(ValueError, match="times"):
         Fates(np.ones(3, dtype=bool), arrival_ns=np.zeros(2, dtype=np.int64))

@@ -296,8 +296,21 @@ def encode_ladder(
         else:
             made = _encode(load_raw(), kind, facts, source.label, path, progress)
     table, about = made
-    width, height, warnings = int(about["width"]), int(about["height"]), tuple(map(str, about["warnings"]))
+    width, height = int(about["width"]), int(about["height"])
+    warnings = (*map(str, about["warnings"]), *_repeated(table))
     return Ladder(table, kind, width, height, between, warnings, load_raw, facts, path)
+
+
+def _repeated(table: FrameTable) -> Iterator[str]:
+    """Yield a warning if a film is shorter than a GOP. Its ladder then has an I frame more often than its GOPs ask."""
+    count = len(table.kinds)
+    if count < table.gop:
+        pictures = "a single picture" if count == 1 else f"only {count} pictures"
+        yield (
+            f"{table.label} has {pictures}, fewer than a group of {table.gop}: each repetition begins with an I frame, "
+            f"so {table.gop / count:.3g} times as many frames are I frames, which need a higher rate; "
+            f"take a film of {table.gop} pictures or more"
+        )
 
 
 def codec_of(name: str) -> Codec:
