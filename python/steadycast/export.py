@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from steadycast import record
 from steadycast.errors import UserError
 from steadycast.files import folder as folder_of
 from steadycast.files import whole
-from steadycast.folder import TABLES, Folder
+from steadycast.folder import Folder
 from steadycast.hints import named
 from steadycast.lazy_import import pl
 
@@ -18,7 +20,9 @@ _HEADERS_BYTES = 28
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
-    """Write the tables as CSV. Times are in seconds from the start of the run.
+    """Write each table as CSV with its own columns, except for packets. Add control.csv.
+
+    Times are in seconds from the start of the run.
 
     control.csv has a row for each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
     packets.csv exists if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s).
@@ -26,19 +30,23 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     """
     written = []
     folder_of(out, _ANOTHER)
-    for name in TABLES:
-        if not folder.has(name):
-            continue
-        table = folder.table(name)
-        if name == "packets":
-            table = packets(table)
-        elif name == "decisions":
-            name, table = "control", control(folder, table)
+    for name, table in _tables(folder):
         path = out / f"{name}.csv"
         with whole(path, _ANOTHER) as new:
             table.write_csv(new)
         written.append(path)
     return written
+
+
+def _tables(folder: Folder) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the name and the content of each file that `csv` writes. Only one table is in memory at a time."""
+    for name in dict.fromkeys(column.table for column in record.COLUMNS):
+        if not folder.has(name):
+            continue
+        table = folder.table(name)
+        yield name, packets(table) if name == "packets" else table
+        if name == "decisions":
+            yield "control", control(folder, table)
 
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:

@@ -4,18 +4,20 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 from steadycast import export
 from steadycast.errors import UserError
 from steadycast.folder import Folder
+from steadycast.run import run
 
-from tests.conftest import Said
+from tests.conftest import SMALL, Said
 from tests.face.made_up import make
 
 
 def test_csv_has_the_columns_of_the_logs(run_folder: Path, tmp_path: Path) -> None:
     written = {p.name for p in export.csv(Folder.open(run_folder), tmp_path)}
-    assert written == {"rates.csv", "frames.csv", "control.csv", "links.csv", "packets.csv", "tcp.csv"}
+    assert written == {*(f"{path.stem}.csv" for path in run_folder.glob("*.parquet")), "control.csv"}
     with (tmp_path / "packets.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert ",".join(rows[0]) == "t,dir,flow,node,seq,stream,size,frame,ftype,q,ecn,owd"
@@ -26,6 +28,21 @@ def test_csv_has_the_columns_of_the_logs(run_folder: Path, tmp_path: Path) -> No
     assert list(step) == ["t", "ctrl", "node", "r", "p", "rtt", "state", "extra"]
     assert step["ctrl"] == "asmp"
     assert 1e3 < float(step["r"]) < 1e6  # bytes per second
+
+
+def test_every_table_of_a_run_is_a_csv_file_with_its_columns_and_rows(tmp_path: Path) -> None:
+    scenario = SMALL.replace('media = "greedy"', 'media = "synthetic"').replace(
+        '"1Mbps", delay', '"200kbps", delay'
+    )
+    (tmp_path / "small.toml").write_text(scenario)
+    run(tmp_path / "small.toml", out=tmp_path / "run", quality=False)
+    folder = Folder.open(tmp_path / "run")
+    export.csv(folder, tmp_path / "csv")
+    tables = [path.stem for path in folder.path.glob("*.parquet")]
+    assert {"missing", "decisions"} <= {*tables}
+    for name in tables:
+        read, table = pl.read_csv(tmp_path / "csv" / f"{name}.csv", infer_schema=False), folder.table(name)
+        assert (read.columns, read.height) == (table.columns, table.height)
 
 
 def test_classic_traces_join_by_packet_number(run_folder: Path, tmp_path: Path) -> None:

@@ -239,7 +239,10 @@ def quality(
 def export(
     directory: base.RunFolder,
     csv: Annotated[
-        bool, option("--csv", "Write all tables as CSV, and also packets.csv and control.csv.")
+        bool,
+        option(
+            "--csv", "Write all tables as CSV, packets.csv and control.csv with the columns of classic logs."
+        ),
     ] = False,
     classic: Annotated[
         bool, option("--classic", "Write the files sd_be_0 and rd_be_N of Multi-Evalvid-RA.")
