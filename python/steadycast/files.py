@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import zlib
@@ -28,9 +29,14 @@ def readable(place: object, remedy: str) -> Iterator[None]:
     """Convert system and decoding errors in the block to errors that say that ``place`` can't be read."""
     try:
         yield
-    except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else "it is not text"
-        raise UserError(str(place), f"can't be read ({why})", remedy) from error
+    except OSError as error:
+        raise UserError(str(place), f"can't be read ({reason(error)})", remedy) from error
+    except UnicodeDecodeError as error:
+        if bytes(error.object[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            told = "it is a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"
+        else:
+            told = "it is not text", remedy
+        raise UserError(str(place), f"can't be read ({told[0]})", told[1]) from error
 
 
 @contextmanager

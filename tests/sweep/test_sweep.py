@@ -325,7 +325,13 @@ def test_a_folder_with_other_results_is_refused(small: Path, tmp_path: Path) -> 
         ),
         (["--metric", "flows.video.share_of_fare"], 'did you mean "flows.video.share_of_fair"?'),
         (["--with", "none.csv"], "--with none.csv: can't be read"),
-        (["--with", "bad.csv"], "row 1: 1 values under 2 heads"),
+        (["--with", "bad.csv"], "--with bad.csv: row 1: the value of duration is empty; write a value there"),
+        (["--with", "long.csv"], "row 1: it has another number of values (3) than the head has paths (2)"),
+        (
+            ["--with", "utf16.csv"],
+            "utf16.csv: can't be read (it is a text in UTF-16); save it as UTF-8: iconv",
+        ),
+        (["--with", "latin1.csv"], "latin1.csv: can't be read (it is not text); name a CSV file"),
         (["--with", "twice.csv"], f"--with twice.csv: {CONTROLLER}: two columns have this path"),
         (["--with", "wrong.csv"], "--with wrong.csv: duration=20: 20 is not a time"),
         (["--with", "short.csv"], "--with short.csv: controller: no such key"),
@@ -343,6 +349,9 @@ def test_bad_options_are_told_with_their_remedy(
     small: Path, tmp_path: Path, say: Say, words: list[str], what: str
 ) -> None:
     (tmp_path / "bad.csv").write_text(f"{CONTROLLER},duration\nasmp,\n")
+    (tmp_path / "long.csv").write_text(f"{CONTROLLER},duration\nasmp,9s,\n")
+    (tmp_path / "utf16.csv").write_text(f"{CONTROLLER},duration\nasmp,9s\n", encoding="utf-16")
+    (tmp_path / "latin1.csv").write_bytes(b"name,duration\n\xe9,9s\n")
     (tmp_path / "twice.csv").write_text(f"{CONTROLLER},{CONTROLLER}\nasmp,tfrc\n")
     (tmp_path / "wrong.csv").write_text(f"{CONTROLLER},duration\nasmp,9s\ntfrc,20\n")
     (tmp_path / "short.csv").write_text("controller,delay\nasmp,10ms\n")

@@ -345,9 +345,14 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
     if len(lines) < 2 or "" in lines[0]:
         raise UserError(f"--with {path}", "it has no points" if len(lines) < 2 else "a head is empty", remedy)
     for number, row in enumerate(lines[1:], 1):
-        if len(row) != len(lines[0]) or "" in row:
-            problem = f"{sum(map(bool, row))} values under {len(lines[0])} heads"
-            raise UserError(f"--with {path}: row {number}", problem, remedy)
+        place = f"--with {path}: row {number}"
+        if len(row) != len(lines[0]):
+            problem = (
+                f"it has another number of values ({len(row)}) than the head has paths ({len(lines[0])})"
+            )
+            raise UserError(place, problem, remedy)
+        if "" in row:
+            raise UserError(place, f"the value of {lines[0][row.index('')]} is empty", "write a value there")
     return lines[0], list(dict.fromkeys(map(tuple, lines[1:])))
 
 
