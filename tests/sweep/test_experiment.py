@@ -215,6 +215,7 @@ def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float |
             "if(a, b)",
             "in(a, b)",
         ),
+        *("rfc8868(least, 0)", "rfc8868(fair, 0.0)"),
         *("seconds(mean, 1, a.b.c)", "seconds(mode, 1, 2, sent.a.b)", "seconds(min, 1, 2, came.a.b)"),
         *(
             "seconds(first_above, 1, 2, sent.a.b)",
@@ -306,6 +307,16 @@ _HUGE = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 2000 + "1" + ")" * 2000, "-" * 4000 + "1", "1" + "+1" * 2000, "abs(" * 900 + "1" + ")" * 900],
+)
+def test_a_formula_that_is_nested_too_deep_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(UserError, match=r"here: the formula is nested too deep") as caught:
+        Formula.read(text, "here").value(FIGURES)
+    assert len(str(caught.value)) < 200
 
 
 @given(_HUGE)

@@ -85,3 +85,13 @@ def test_swings_are_told_from_a_steady_rate() -> None:
     assert measure.variation(facts({"a": 1e6})) == pytest.approx(0.0)
     swing = measure.variation(facts({"a": lambda t: 1e6 if int(t) % 2 else 0.5e6}))
     assert swing == pytest.approx(1 / 3, abs=0.01)
+
+
+@pytest.mark.parametrize(("seconds", "known"), [(0.05, False), (0.2, True), (90.0, True), (200.0, False)])
+def test_windows_that_are_shorter_than_a_step_or_longer_than_the_run_give_no_value(
+    seconds: float, known: bool
+) -> None:
+    two = facts({"a": 1e6, "b": 1e6})
+    assert (measure.least(two, seconds) == 1e6) is known
+    assert measure.fairness(two, seconds) == (1.0 if known else None)
+    assert known or measure.least(two, seconds) is None

@@ -49,6 +49,9 @@ class Context:
     """Returns the run of another variant or scenario. Returns `None` if this run failed or does not exist."""
 
 
+_SHOWN = 40
+"""Number of characters of a long formula that an error shows."""
+
 _Values = Callable[[Context], list[float]]
 
 
@@ -128,7 +131,11 @@ class Formula:
             UserError: the text is not a valid formula.
 
         """
-        return _Reader(text, place).formula()
+        reader = _Reader(text, place)
+        try:
+            return reader.formula()
+        except RecursionError:
+            raise reader.too_deep() from None
 
     def value(self, figures: Figures | Context) -> float | None:
         """Return the formula's value.
@@ -179,8 +186,24 @@ class _Reader:
             tuple(dict.fromkeys(self._paths)),
             tuple(dict.fromkeys(self._names)),
             tuple(dict.fromkeys(self._calls)),
-            self._single(value),
+            self._whole(value),
         )
+
+    def too_deep(self) -> UserError:
+        """Return the error about a formula whose parts are nested deeper than this Python can follow."""
+        start = f"{self._text[:_SHOWN]}…"
+        return UserError(self._place, f"the formula is nested too deep ({start})", "divide it into variables")
+
+    def _whole(self, value: _Values) -> _Values:
+        single = self._single(value)
+
+        def whole(run: Context) -> list[float]:
+            try:
+                return single(run)
+            except RecursionError:
+                raise self.too_deep() from None
+
+        return whole
 
     def _wrong(self, problem: str, remedy: str | None = None) -> UserError:
         example = 'write for example "flows.video.throughput_bps / flows.tcp.throughput_bps"'

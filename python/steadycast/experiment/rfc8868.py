@@ -114,9 +114,11 @@ class Facts:
         """Return the mean rates of ``flows`` in windows of ``length`` seconds, with one row for each window.
 
         A window is included only if all of these flows send during the whole window. The time of `SETTLING_S` after
-        each start or resumption of a flow is left out.
+        each start or resumption of a flow is left out. There are no windows that are shorter than a step.
         """
         size = round(length / self.step)
+        if size == 0:
+            return np.empty((0, len(flows)))
         settled = np.ones(len(self.at), dtype=bool)
         for flow in flows:
             settled &= flow.sends(self.at)

@@ -414,7 +414,10 @@ class Rfc8868:
         usage = f"rfc8868({measure}{rfc8868.MEASURES[measure].usage})"
         # Require at least one bottleneck for "use".
         kinds = [str] * (len(arguments) - 1 or 1) if measure == "use" else rfc8868.MEASURES[measure].kinds
-        return cls(measure, tuple(_split(arguments, usage, str, *kinds)[1:]))
+        given = tuple(_split(arguments, usage, str, *kinds)[1:])
+        if 0.0 in given:
+            raise ArgumentError("windows of 0 s have no time in them", f"write {usage}, for example with 5 s")
+        return cls(measure, given)
 
     @property
     def text(self) -> str:
