@@ -229,7 +229,7 @@ struct LinkState {
     mtu: Bytes,
     policer: Option<Box<TokenBucket>>,
     bleach: bool,
-    arq: Option<Arq>,
+    retransmitter: Option<Box<Retransmitter>>,
     queue: QueueState,
     /// From this time on, all queued packets have the size [`Idle::size`], and `queue` is not maintained.
     /// [`Time::NEVER`] if the link is not plain.
@@ -250,6 +250,28 @@ struct LinkState {
     copy: Option<Time>,
     counts: Counts,
     waited: Span,
+}
+
+/// Link-layer retransmission, and what it costs.
+#[derive(Debug)]
+struct Retransmitter {
+    arq: Arq,
+    /// Bytes of the packets' first transmissions.
+    first: Bytes,
+    /// Bytes of retransmissions, and bytes that could have been sent during the delays before them.
+    spent: Bytes,
+}
+
+impl Retransmitter {
+    const fn new(arq: Arq) -> Self {
+        Self { arq, first: Bytes::ZERO, spent: Bytes::ZERO }
+    }
+
+    /// Returns the share of the capacity that was left for first transmissions.
+    fn efficiency(&self) -> f64 {
+        let all = (self.first + self.spent).as_f64();
+        if all > 0.0 { self.first.as_f64() / all } else { 1.0 }
+    }
 }
 
 const NO_SIZE: Bytes = Bytes::new(u64::MAX);
@@ -284,7 +306,7 @@ impl Link {
             mtu: config.mtu,
             policer: config.policer.map(|policer| Box::new(TokenBucket::new(policer.rate, policer.burst))),
             bleach: config.bleach,
-            arq: config.arq,
+            retransmitter: config.arq.map(|arq| Box::new(Retransmitter::new(arq))),
             queue,
             uniform_from: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
             before: (NO_SIZE, Span::ZERO),
@@ -537,7 +559,8 @@ impl Link {
     }
 
     /// Returns the long-term limit of the throughput between `from` and `until`, if the rate does not change between
-    /// them. Returns `None` if there is no limit, and zero while every packet is lost.
+    /// them. Returns `None` if there is no limit, and zero while every packet is lost. Link-layer retransmissions
+    /// reduce the limit by the share of the capacity that they have cost so far.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
@@ -547,6 +570,8 @@ impl Link {
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
         // Use the mean rate of a trace, because a trace has no rate at a point in time.
         let own = rate.or_else(traced);
+        let efficiency = self.state.retransmitter.as_ref().map_or(1.0, |retransmitter| retransmitter.efficiency());
+        let own = own.map(|rate| rate.scale(efficiency));
         let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
         [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
@@ -682,12 +707,18 @@ impl LinkState {
         self.counts.sent += size;
         let mut loses = |at| self.loss.as_mut().is_some_and(|loss| loss.next(at));
         let mut lost = loses(done);
-        if let Some(arq) = self.arq {
+        if let Some(Retransmitter { arq, first, spent }) = self.retransmitter.as_deref_mut() {
             let mut tries = 1;
+            *first += size;
             while lost && tries < arq.tries {
                 // Add the retransmission to the transmitter's time, because it delays the packets behind it. Wi-Fi and
                 // LTE with in-order delivery do the same.
-                done = self.transmitter.send(done + arq.per_try, size);
+                let again = done + arq.per_try;
+                *spent += size;
+                if done < Time::NEVER {
+                    *spent += self.transmitter.capacity(done, again).unwrap_or_default();
+                }
+                done = self.transmitter.send(again, size);
                 self.counts.sent += size;
                 lost = loses(done);
                 tries += 1;

@@ -87,7 +87,7 @@ pub fn probability(value: &f64) -> Option<(String, String)> {
         p if (0.0..=1.0).contains(&p) => return None,
         // The value is probably a percentage, so convert it in the remedy.
         percent if percent > 1.0 && percent <= 100.0 => {
-            format!("write a number from 0 to 1; {percent} % is {}", percent / 100.0)
+            format!("write a number from 0 to 1; if you mean {percent} %, write {}", percent / 100.0)
         }
         _ => "write a number from 0 to 1".to_owned(),
     };

@@ -139,6 +139,28 @@ fn link_layer_retransmission_turns_loss_into_delay() {
     assert_eq!(arrivals(&mut link, [at(0), at(0), at(0), at(0)]), [Some(at(11)), Some(at(14)), None, Some(at(20))]);
 }
 
+proptest! {
+    #[test]
+    fn the_throughput_limit_of_a_link_that_retransmits_is_what_a_full_queue_gets_through(
+        mbps in 1..50_u64, p in 0.0..0.5_f64, tries in 1..8_u32, per_try in 0..10_000_u64, size in 100..1_500_u64,
+    ) {
+        let arq = Some(Arq { tries, per_try: Span::micros(per_try) });
+        let loss = Steps::constant(Loss::Bernoulli(BernoulliLoss { p }));
+        let mut link = link(&Config { arq, loss, ..config(Rate::mbps(mbps), 10_000) });
+        let mut first = Bytes::ZERO;
+        let mut last = Time::ZERO;
+        for _ in 0..5_000 {
+            if let Fate::Arrives { at, .. } = link.offer(Time::ZERO, Bytes::new(size), Ecn::NotEct) {
+                last = at;
+            }
+            first += Bytes::new(size);
+        }
+        let limit = link.throughput_limit(Time::ZERO, last).unwrap().as_bps_f64();
+        let through = first.per(last.since(at(10))).as_bps_f64();
+        prop_assert!((limit / through - 1.0).abs() < 0.02, "{limit} and {through}");
+    }
+}
+
 #[test]
 fn jitter_keeps_the_order_unless_it_may_not() {
     let run = |reorder| {
