@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -28,6 +29,8 @@ from typing import Any
 import av
 import pytest
 from av.video.frame import PictureType
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Folder
 from steadycast.live import container, receive, send, session
@@ -291,6 +294,41 @@ class Fake:
         self.stopped = True
 
 
+@settings(deadline=None, max_examples=60)
+@given(sessions=st.lists(st.tuples(st.sampled_from(["ended", "killed"]), st.booleans()), max_size=8))
+def test_no_session_replaces_an_unfinished_recording_or_without_force_a_finished_one(
+    sessions: list[tuple[str, bool]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        out, expected = Path(folder) / "wall.mkv", {}
+        for number, (fate, force) in enumerate(sessions):
+            path = receive.reserve(out, force=force)
+            part = receive.part_of(path)
+            assert part.read_bytes() == b""
+            part.write_text(f"{number}")
+            if fate == "ended":
+                part.replace(path)
+            assert force or path not in expected, "a finished recording is replaced"
+            assert part not in expected, "an unfinished recording is replaced"
+            expected[path if fate == "ended" else part] = f"{number}"
+        assert {path: path.read_text() for path in Path(folder).iterdir()} == expected
+
+
+def test_a_service_that_is_restarted_goes_on_recording_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.m4v"
+    for data, force in ((b"abc", False), (b"def", False), (b"ghi", True)):
+        fake = Fake([[(0, False, True, 0.0, data)]])
+        receive.Sink(fake, receive.Options(what="x", out=out, force=force)).finish()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "x.m4v": b"ghi",
+        "x-2.m4v": b"def",
+    }
+    said = f"{out} exists, and --force is not given, so the stream is written to {tmp_path / 'x-2.m4v'}\n"
+    assert capsys.readouterr().err == said
+
+
 def test_whatever_the_writing_thread_raises_ends_the_session_and_is_told(tmp_path: Path) -> None:
     fake = Fake(
         [
@@ -428,11 +466,17 @@ def read_frames(raw: Path, codec: str) -> list[tuple[int, bool, bool, float, byt
 @pytest.mark.parametrize("ending", [".m4v", ".mkv", ".mp4", ".avi", ".ts"])
 @pytest.mark.parametrize("others", [(), ("play",), ("reference",), ("play", "reference")])
 def test_a_full_disk_ends_the_recording_and_what_is_left_goes_on(
-    ending: str, others: tuple[str, ...], streams: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ending: str,
+    others: tuple[str, ...],
+    streams: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out, seen = tmp_path / f"film{ending}", tmp_path / "seen"
     # Every write to this device fails, as on a full disk.
-    out.with_name(f"{out.name}.part").symlink_to("/dev/full")
+    receive.part_of(out).symlink_to("/dev/full")
+    monkeypatch.setattr(receive, "reserve", lambda out, force: out)
     frames = read_frames(streams / "mpeg4", "mpeg4") * 10
     fake = Fake([[frame] for frame in frames])
     sink = receive.Sink(

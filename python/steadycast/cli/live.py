@@ -271,7 +271,11 @@ def receive(
     ] = None,
     out: Annotated[
         Path | None,
-        option("--out FILE", "Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container."),
+        option(
+            "--out FILE",
+            "Write the stream: raw (.m4v .m2v .h263 .264 .265 .ivf) or a container. If FILE or FILE.part exists, the "
+            "name gets a number: film-2.mkv.",
+        ),
     ] = None,
     play: Annotated[str | None, option("--play CMD", "Pipe the stream into this command.")] = None,
     playout: Annotated[

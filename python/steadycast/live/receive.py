@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import operator
+import os
 import queue
 import shlex
 import subprocess
@@ -181,8 +182,8 @@ class Sink:
     """Writes received frames to a file and a player, and keeps frames for the comparison with the original.
 
     This happens in a separate thread. If the file can't be written, the session goes on only for a player or the
-    comparison. Frames are written to FILE.part, which is renamed at the end. If the parameters that the container needs
-    are missing, the raw stream is written and converted at the end.
+    comparison. Frames are written to FILE.part (`reserve`), which is renamed at the end. If the parameters that the
+    container needs are missing, the raw stream is written and converted at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
@@ -216,7 +217,7 @@ class Sink:
         self.notes: list[str] = []
         if options.out is not None:
             self._container = container_of(options.out, self.codec)
-            self._place = self._open(options.out)
+            self._open(options.out, force=options.force)
         if options.play is not None:
             words = shlex.split(options.play)
             try:
@@ -232,14 +233,13 @@ class Sink:
         self.thread = threading.Thread(target=self._run, daemon=True, name="frames")
         self.thread.start()
 
-    def _open(self, out: Path) -> Path:
+    def _open(self, out: Path, *, force: bool) -> None:
         # Write directly to a pipe or a device, because it can't be renamed.
         direct = self._container is None and out.exists() and not out.is_file()
-        place = out if direct else out.with_name(f"{out.name}.part")
-        if not direct and place.exists():
-            print(f"{place}: what an earlier session left there is replaced", file=sys.stderr)
         try:
-            raw = place.open("wb")
+            self._out = out if direct else reserve(out, force=force)
+            self._place = out if direct else part_of(self._out)
+            raw = self._place.open("wb")
         except OSError as error:
             raise UnwrittenError.of(out, error, "name another file") from error
         if self._container is None:
@@ -247,8 +247,7 @@ class Sink:
         else:
             raw.close()
             audio = self._audio and takes_audio(self._container)
-            self._growing = Growing(place, self._container, self.codec, self._head, audio=audio)
-        return place
+            self._growing = Growing(self._place, self._container, self.codec, self._head, audio=audio)
 
     def _run(self) -> None:
         try:
@@ -432,6 +431,39 @@ class Sink:
         form = stream.FORMS[self.codec].demuxer if self._container is None else None
         if (why := unplayable(self._out, form)) is not None:
             self.notes.append(f"{self._out} can't be played: {why}")
+
+
+def part_of(out: Path) -> Path:
+    """Return the path of the file that a session writes until it ends."""
+    return out.with_name(f"{out.name}.part")
+
+
+def reserve(out: Path, *, force: bool) -> Path:
+    """Create the empty unfinished file of a recording that replaces no other, and return the recording's path.
+
+    The path is ``out``, or the first free one of film-2.mkv, film-3.mkv and so on, so that a service which is restarted
+    goes on recording. If ``force`` is set, a finished recording may be replaced. An unfinished recording is never
+    replaced, because its session was killed, or still writes.
+
+    Raises:
+        OSError: no file can be created there.
+
+    """
+    path, number, why = out, 1, ""
+    while True:
+        if not force and os.path.lexists(path):
+            why = why or f"{path} exists, and --force is not given"
+        else:
+            try:
+                part_of(path).touch(exist_ok=False)
+            except FileExistsError:
+                why = why or f"{part_of(path)} is the unfinished recording of another session"
+            else:
+                if why:
+                    print(f"{why}, so the stream is written to {path}", file=sys.stderr)
+                return path
+        number += 1
+        path = out.with_name(f"{out.stem}-{number}{out.suffix}")
 
 
 def unwritten(name: str, codec: str, error: BaseException, kept: str) -> UnwrittenError:
