@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,7 @@ import pytest
 from av.stream import Disposition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from steadycast.live.source import Filed
 from steadycast.media.clip import Clip, ClipError
 from steadycast.media.reader import _TURNS, Reader, _films
 
@@ -507,3 +509,25 @@ def test_a_stream_that_gives_no_picture_any_more_is_damaged_for_good(tmp_path: P
 def test_pictures_of_no_use_are_refused() -> None:
     with pytest.raises(ClipError, match="8x8"):
         Reader(av.open("color=size=8x8", format="lavfi"), "tiny")
+
+
+@settings(deadline=None, max_examples=5)
+@given(count=st.integers(1, 8), turn=st.sampled_from(sorted(_TURNS)), loops=st.integers(1, 4))
+def test_pictures_of_a_repeated_film_are_freed_without_the_garbage_collector(
+    tmp_path_factory: pytest.TempPathFactory, count: int, turn: tuple[int, int, int, int], loops: int
+) -> None:
+    path = film(tmp_path_factory.mktemp("film") / "film.mp4", list(range(count)), turn=turn)
+    looped = Filed(Clip.of(path), "clip", "clip", loop=True)
+    looped.picture(0)
+    gc.collect()
+    gc.disable()
+    try:
+        before = living_pictures()
+        assert looped.picture(loops * count) is not None
+        assert living_pictures() <= before + 1
+    finally:
+        gc.enable()
+
+
+def living_pictures() -> int:
+    return sum(isinstance(each, av.VideoFrame) for each in gc.get_objects())

@@ -20,6 +20,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.sidedata.sidedata import SideDataContainer
 
 from steadycast.errors import UserError
 from steadycast.media.table import U8
@@ -249,7 +250,9 @@ def _is_transparent(frame: av.VideoFrame) -> bool:
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
     """Return the filters that turn a picture upright, or `None` if the angle is not a multiple of 90°."""
-    told: Any = frame.side_data
+    # Do not use `frame.side_data`. It keeps the container in the frame, which the container refers to, so that pictures
+    # would stay in memory until Python's garbage collector searches for cycles.
+    told: Any = SideDataContainer(frame)  # type: ignore[call-arg]  # PyAV's stubs lack its argument
     try:
         data = bytes(told["DISPLAYMATRIX"])
     except KeyError:
