@@ -51,7 +51,8 @@ class Encoder:
 
     def __init__(self, layout: str, bps: int = _BPS, *, constant: bool = False) -> None:
         self._layout, self._bps = layout, bps
-        self._vbr = {"vbr": "off"} if constant else {}
+        # Without a constraint, Opus sends up to twice the rate, which the session could not reserve.
+        self._vbr = "off" if constant else "constrained"
         self._loss = -1
         self._context: Any = None
 
@@ -65,7 +66,7 @@ class Encoder:
         context.rate, context.layout, context.format = HZ, self._layout, "s16"
         context.bit_rate, context.time_base = self._bps, Fraction(1, HZ)
         fec = {"fec": "1", "packet_loss": str(level)} if level else {}
-        context.options = {"application": "audio", "frame_duration": "20", **self._vbr, **fec}
+        context.options = {"application": "audio", "frame_duration": "20", "vbr": self._vbr, **fec}
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
