@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,28 @@ def test_systemds_copy_of_a_key_is_read_whatever_its_mode_says(
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
     with pytest.raises(UserError, match="other users can read"):
         session.read_key(key)
+
+
+def test_a_key_is_read_from_a_file_or_a_pipe_and_a_device_is_refused_without_a_change_of_its_rights(
+    tmp_path: Path,
+) -> None:
+    from steadycast.errors import UserError
+    from steadycast.live import session
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    writer = threading.Thread(target=pipe.write_text, args=("MDEyMzQ1",))
+    writer.start()
+    assert session.read_key(pipe) == "MDEyMzQ1"
+    writer.join()
+    for place in (Path("/dev/null"), tmp_path):
+        with pytest.raises(
+            UserError, match="this is no file, so it has no key; make one with: openssl"
+        ) as refused:
+            session.read_key(place)
+        assert "chmod" not in str(refused.value)
+    with pytest.raises(UserError, match="No such file"):
+        session.read_key(tmp_path / "none")
 
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}

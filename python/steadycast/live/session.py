@@ -76,9 +76,11 @@ def read_key(path: Path | None) -> str | None:
 def read_secret(path: Path, what: str, remedy: str) -> str:
     """Return the content of a file that contains a secret.
 
-    Refuses a file that other users may read.
+    Refuses a file that other users may read. Besides a regular file, the path may be a pipe, as a shell's `<(...)` is.
     """
     with readable(path, remedy):
+        if path.exists() and not (path.is_file() or path.is_fifo()):
+            raise UserError(str(path), f"this is no file, so it has no {what}", remedy)
         if path.stat().st_mode & 0o077 and not _is_credential(path):
             raise UserError(str(path), f"other users can read this {what}", f"run: chmod 600 {path}")
         return path.read_text(encoding="ascii")
