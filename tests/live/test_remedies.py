@@ -130,6 +130,15 @@ def test_every_size_and_rate_that_is_accepted_can_be_opened(codec: str) -> None:
         start(open_encoder(kind, (352, 288), rate, 0, 12, kind.quantizers[5]))
 
 
+@pytest.mark.parametrize("source", ["testsrc", "-", "/dev/video0"])
+def test_a_source_that_is_no_file_has_no_ladder(source: str) -> None:
+    with pytest.raises(UserError) as refused:
+        plan(source, codec="mpeg4", size="clip", fps="clip", gop=12, loop=False, ladder=True)
+    assert str(refused.value) == (
+        f"--ladder: {source} is no file, so it can't be encoded before the session; leave --ladder out, or name a file"
+    )
+
+
 def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> None:
     """One of 30 Motion JPEG pictures has no header; the other 29 reach the encoder."""
     import av

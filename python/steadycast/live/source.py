@@ -263,7 +263,7 @@ def _opened(place: str) -> Reader:
     except (ClipError, av.error.FFmpegError, OSError, ValueError, IndexError) as error:
         why = error.problem if isinstance(error, ClipError) else error
         remedy = (
-            "give a stream with headers, for example: ffmpeg … -f yuv4mpegpipe - | steadycast send - …"
+            "give a stream with headers, for example the output of: ffmpeg … -f yuv4mpegpipe -"
             if place == "-"
             else "see `ls /dev/video*` for the cameras that are here, and who may read them"
         )
@@ -334,11 +334,20 @@ def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
         planned.audio = AudioWork(sound, loop_s, planned.warnings)
 
 
+_PATTERN = "testsrc"
+"""The name of the source `Pattern`."""
+
+
+def _is_capture(source: str) -> bool:
+    """Return whether a source is standard input or a camera."""
+    return source == "-" or source.startswith("/dev/video")
+
+
 def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
     """Open a source. Return its pictures and the path of its file. The path is `None` if there is no file."""
-    if source == "testsrc":
+    if source == _PATTERN:
         return Filed(Pattern(), size, fps, loop=True), None
-    if source == "-" or source.startswith("/dev/video"):
+    if _is_capture(source):
         return Camera(source, size, fps), None
     from steadycast.media.clip import Clip
 
@@ -405,6 +414,9 @@ def _laddered(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
+    if source == _PATTERN or _is_capture(source):
+        problem = f"{source} is no file, so it can't be encoded before the session"
+        raise UserError("--ladder", problem, "leave --ladder out, or name a file")
     # No B frames, because a B frame would have to wait for a later picture.
     file = clips.find(source)
     made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
