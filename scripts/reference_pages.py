@@ -109,17 +109,18 @@ def commands_page() -> str:
 
 def metrics_page() -> str:
     """Write the page of the metrics that `--metrics` exports."""
-    from steadycast.live.outlets import PEERS, RECEIVER, SENDER
+    from steadycast.live.outlets import PEERS, RECEIVER, SENDER, VIEWERS
 
     lines = [
         "# Metrics",
         "",
-        "The metrics that `send --metrics` and `receive --metrics` export to Prometheus",
+        "The metrics that `send --metrics` and `receive --metrics` export to Prometheus. `serve --metrics` exports",
+        "those of `send` for each viewer, and the number of viewers",
         "(`python/steadycast/live/outlets.py`). Each has the label `session`: the address to which the session sends,",
         f"or the receiver's name. At most {PEERS} receivers have their own metrics: the one that sets the rate, and",
         "those with the highest loss. [How to use them](../operating.md).",
     ]
-    for command, metrics in (("send", SENDER), ("receive", RECEIVER)):
+    for command, metrics in (("send", SENDER), ("receive", RECEIVER), ("serve", (VIEWERS,))):
         lines += ["", f"## {command}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         for metric in metrics:
             name = metric.name + ("_total" if metric.kind == "counter" else "")

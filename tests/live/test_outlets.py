@@ -179,6 +179,18 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_session(
         outlets.address("--metrics", "127.0.0.1:99999", 9464)
 
 
+@pytest.mark.parametrize("viewers", [0, 1, 3])
+def test_a_server_s_status_is_one_document_and_its_metrics_count_its_viewers(viewers: int) -> None:
+    (port,) = ports(1)
+    sessions = [Outlets(Options(), "send", f"viewer {number}", alone=False) for number in range(viewers)]
+    with outlets.several(Options(metrics=str(port)), lambda: sessions):
+        for session in sessions:
+            session.look(status([peer(1)]))
+        shown = json.loads(get(port, "/status.json"))
+        assert [each["session"] for each in shown] == [each.session for each in sessions]
+        assert f"\nsteadycast_viewers {viewers:.1f}\n" in get(port, "/metrics")
+
+
 def answers(port: int) -> bool:
     try:
         return get(port, "/healthz") == "ok\n"

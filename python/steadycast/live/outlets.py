@@ -220,6 +220,11 @@ RECEIVER = (
     _counter("unused_packets", "Packets that arrived but were not used, by reason.", _unused, "reason"),
     _gauge("buffer_bytes", "The fill level of the play-out buffer.", "buffer.level_bytes"),
 )
+VIEWERS = _gauge(
+    "viewers",
+    "The number of viewers. It has no label `session`. A server without viewers has no other metric.",
+    lambda _: (),
+)
 
 
 def shown_peers(status: Json) -> tuple[list[Json], int]:
@@ -253,7 +258,7 @@ class Outlets:
             self._files["events"] = _Lines(str(options.events))
         try:
             if options.metrics is not None:
-                self._server = _serve(options.metrics, lambda: [self])
+                self._server = _serve(options.metrics, lambda: [self], self.json)
         # Close the files that were opened before the error.
         except BaseException:
             self._close()
@@ -333,8 +338,12 @@ class Outlets:
 
 @contextmanager
 def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iterator[None]:
-    """Serve the metrics of sessions that may come and go. Notify systemd for the whole process."""
-    server = None if options.metrics is None else _serve(options.metrics, sessions)
+    """Serve the metrics of sessions that may come and go, and their number. Notify systemd for the whole process."""
+
+    def status() -> str:
+        return f"[{', '.join(each.json() for each in sessions())}]"
+
+    server = None if options.metrics is None else _serve(options.metrics, sessions, status, count=True)
     _notify("READY=1")
     try:
         yield
@@ -475,8 +484,17 @@ def _meant(asked: str, host: str) -> bool:
     return False
 
 
-def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
-    """Serve /metrics, /status.json (one line for each session) and /healthz in a thread."""
+def _serve(
+    text: str,
+    sessions: Callable[[], Sequence[Outlets]],
+    status: Callable[[], str],
+    *,
+    count: bool = False,
+) -> Background:
+    """Serve /metrics, /status.json and /healthz in a thread.
+
+    ``status`` returns the JSON document. If ``count`` is set, the number of sessions is a metric, too.
+    """
     host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
@@ -505,6 +523,8 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
                         [session, *(labels[name] for name in metric.labels)], value
                     )
             yield from families.values()
+            if count:
+                yield GaugeMetricFamily(VIEWERS.name, VIEWERS.about, value=len(sessions()))
 
     registry = prometheus_client.CollectorRegistry()
     registry.register(Collector())
@@ -519,7 +539,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
     routes: list[BaseRoute] = [
         Route("/metrics", _Application(prometheus_client.make_asgi_app(registry))),
         route("/", "text/html", _index),
-        route("/status.json", "application/json", lambda: "\n".join(each.json() for each in sessions())),
+        route("/status.json", "application/json", status),
         route("/healthz", "text/plain", lambda: "ok\n"),
         route("/{path:path}", "text/plain", lambda: "/metrics /status.json /healthz\n", 404),
     ]
