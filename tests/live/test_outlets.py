@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from steadycast import web
 from steadycast.errors import MissingError, UserError
@@ -175,8 +177,34 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_session(
             absent.setitem(sys.modules, package, None)
             with pytest.raises(MissingError, match=r"steadycast\[metrics\]"):
                 Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
-    with pytest.raises(UserError, match="ADDRESS:PORT"):
-        outlets.address("--metrics", "127.0.0.1:99999", 9464)
+
+
+@given(
+    host=st.sampled_from(["", "127.0.0.1", "[::1]", "0.0.0.0"]),
+    number=st.integers(0, 70_000) | st.sampled_from([0, 1, 65_535, 65_536, 10**30]),
+)
+def test_a_port_that_does_not_exist_is_refused_with_the_range(host: str, number: int) -> None:
+    text = f"{host}:{number}" if host else f"{number}"
+    if 1 <= number <= 65_535:
+        assert outlets.address("--listen", text, 8080) == (host.strip("[]") or "127.0.0.1", number)
+        return
+    with pytest.raises(UserError) as refused:
+        outlets.address("--listen", text, 8080)
+    assert str(refused.value) == (
+        f"--listen {text}: ports go from 1 to 65535; write for example 127.0.0.1:8080"
+    )
+
+
+@pytest.mark.parametrize("text", ["here", "127.0.0.1:", "127.0.0.1:-1", "1.2.3.4:9464x", ""])
+def test_a_text_without_a_port_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UserError, match=r"not ADDRESS:PORT; write for example 127\.0\.0\.1:9464"):
+        outlets.address("--metrics", text, 9464)
+
+
+def test_an_address_of_another_machine_is_refused_with_both_remedies() -> None:
+    # This address is for documentation (RFC 5737), so no machine has it.
+    with pytest.raises(UserError, match="take another address or port"):
+        Outlets(Options(metrics=f"192.0.2.1:{ports(1)[0]}"), "send", "x")
 
 
 @pytest.mark.parametrize("viewers", [0, 1, 3])

@@ -44,6 +44,7 @@ EVERY_S = 1.0
 """The interval between status lines, in seconds."""
 _STILL = 2.0
 """If a receiver gets no packet for this time, in seconds, its source counts as silent."""
+_LAST_PORT = 65_535
 _READERS = 16
 """The largest number of connections to the metrics server. More would slow down the session."""
 
@@ -456,12 +457,13 @@ def address(option: str, text: str, port: int) -> tuple[str, int]:
     """Parse `9464`, `:9464`, `0.0.0.0:9464` or `[::1]:9464`. The default address is the loopback interface.
 
     Raises:
-        UserError: the text has another form; the remedy suggests ``port``.
+        UserError: the text has another form, or there is no such port; the remedy suggests ``port``.
 
     """
     host, _, given = text.rpartition(":")
-    if (number := units.whole(given, 1, 65535)) is None:
-        raise UserError(f"{option} {text}", "this is not ADDRESS:PORT", f"write for example 127.0.0.1:{port}")
+    if (number := units.whole(given, 1, _LAST_PORT)) is None:
+        problem = f"ports go from 1 to {_LAST_PORT}" if given.isdecimal() else "this is not ADDRESS:PORT"
+        raise UserError(f"{option} {text}", problem, f"write for example 127.0.0.1:{port}")
     return host.strip("[]") or "127.0.0.1", number
 
 
@@ -547,7 +549,7 @@ def _serve(
         at = web.listener(host, port)
     except OSError as error:
         raise UserError(
-            f"--metrics {text}", f"can't be listened at ({reason(error)})", "take another port"
+            f"--metrics {text}", f"can't be listened at ({reason(error)})", "take another address or port"
         ) from None
     return web.Background(web.application(routes, refusal=refusal), at, web.Places(_READERS, _READERS))
 
