@@ -89,6 +89,8 @@ enum State {
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
+    /// See [`Members::set_further_streams`].
+    further_streams: u32,
     /// When we last sent media. `None` if we are not a sender.
     own_sent: Option<Time>,
     capacity: usize,
@@ -193,6 +195,17 @@ impl Members {
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
+    }
+
+    /// Sets how many SSRCs this participant has besides its own one, for further streams such as audio. Each sends
+    /// reports, so each counts as a member, and as a sender while this participant sends media (RFC 3550, section 6.2.1).
+    pub fn set_further_streams(&mut self, further_streams: u32) {
+        self.further_streams = further_streams;
+    }
+
+    /// Returns how many SSRCs of the census belong to this participant.
+    pub const fn own_streams(&self) -> u32 {
+        1 + self.further_streams
     }
 
     /// Handles the number of receivers that the source has announced (RFC 5760, section 7.1.12). Returns by how much
@@ -346,7 +359,12 @@ impl Members {
         let others = self.senders + (counted << self.sample.bits);
         let held = self.sample.held.map_or(0, |(members, _)| members);
         let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
-        Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
+        let own_senders = if we_sent { self.own_streams() } else { 0 };
+        Census {
+            members: (others + self.own_streams()).max(held).max(told),
+            senders: self.senders + own_senders,
+            we_sent,
+        }
     }
 
     /// Returns whether `ssrc` is the SSRC of another member.

@@ -223,8 +223,8 @@ impl Participant {
     pub(crate) fn group_size(&self) -> GroupSize {
         let census = self.census();
         let average = (self.timer.inputs(&census).avg_size - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
-        // Subtract the source, because it is not a receiver.
-        GroupSize { average: average as u16, receivers: census.members.saturating_sub(1) }
+        // Subtract the source's streams, because they are no receivers.
+        GroupSize { average: average as u16, receivers: census.members.saturating_sub(self.members.own_streams()) }
     }
 
     pub(crate) fn census(&self) -> Census {

@@ -261,7 +261,8 @@ impl Sender {
             // Limit the rate of sender reports, because RFC 4585 would permit perhaps a hundred per second.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
-        let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
+        let mut participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
+        participant.members.set_further_streams(settings.audio.is_some().into());
         let decision = half.decision();
         if let Some(siblings) = &settings.siblings {
             siblings.set_rate(decision.target);

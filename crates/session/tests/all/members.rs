@@ -7,7 +7,9 @@ use crate::group;
 use group::{Datagram, Group, SENDER, at, media, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
 use steadycast_control::ReceiverId;
-use steadycast_session::{Emit, Origin, Output, Profile, Received, RtcpSettings, UnusedReason};
+use steadycast_session::{
+    AudioPacket, AudioSettings, Emit, Origin, Output, Profile, Received, RtcpSettings, SenderSettings, UnusedReason,
+};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, GroupSize, KeyFrameRequest, Packet, ReportBlock};
 use steadycast_wire::rtp::RtpHeader;
@@ -541,6 +543,41 @@ fn rtcp_of_45_receivers_stays_within_five_percent() {
     let steady: u64 = group.said.iter().filter(|(t, ..)| *t >= at(30_000)).map(|(.., b)| b.len() as u64 + 28).sum();
     let mean = Bytes::new(steady).per(Span::secs(60)).ratio(Rate::mbps(2));
     assert!(mean > 0.01 && mean <= 0.05, "{mean}");
+}
+
+#[test]
+fn with_audio_the_rtcp_of_a_group_stays_within_five_percent() {
+    for receivers in [1, 3, 12] {
+        let mut group = asmp();
+        let audio = AudioSettings {
+            shares_feedback: true,
+            ssrc: 77,
+            payload_type: 111,
+            rate: Rate::kbps(69),
+            first_seq: 0,
+            first_timestamp: 0,
+        };
+        // This profile has no minimum interval, so that the group uses RTCP's whole share.
+        group.rtcp = rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::kbps(200), true);
+        group.sender =
+            sender(SenderSettings { audio: Some(audio), ..settings(group.rtcp, Emit::Burst) }, Rate::mbps(1), &[]).0;
+        for _ in 0..receivers {
+            let n = group.join();
+            group.receivers[n] = group.receivers[n].take().map(|receiver| receiver.with_audio(audio.payload_type));
+        }
+        for index in 0..6_000 {
+            let sampled = at(20 * u64::from(index));
+            group.sender.push_audio(AudioPacket { index, sampled, len: 120, begins: index == 0 });
+            group.run_to(sampled);
+        }
+        let mean = |by: fn(Option<usize>) -> bool| {
+            let said = group.said.iter().filter(|(t, who, _)| *t >= at(20_000) && by(*who));
+            let bytes = said.map(|(.., bytes)| bytes.len() as u64 + 28).sum();
+            Bytes::new(bytes).per(Span::secs(100)).ratio(Rate::kbps(200))
+        };
+        let (all, own) = (mean(|_| true), mean(|by| by.is_none()));
+        assert!(all > 0.03 && all <= 0.06, "{receivers} receivers: {all}, of which the sender's {own}");
+    }
 }
 
 #[test]
