@@ -211,6 +211,15 @@ def test_without_sound_and_with_no_audio_nothing_changes(film: Path, clip: Path,
     assert "a=rtpmap:111 opus/" in sound
 
 
+def test_the_number_of_packets_includes_the_sound(film: Path, port: int, tmp_path: Path) -> None:
+    status = tmp_path / "status.jsonl"
+    run("send", film, "--to", f"127.0.0.1:{port}", "--for", "1500ms", "--status", status)
+    last = json.loads(status.read_text().splitlines()[-1])
+    assert last["audio"]["packets"] > 20
+    # Each frame takes at least one packet.
+    assert last["packets"] >= last["audio"]["packets"] + last["frames"]
+
+
 class Packets:
     """A core sender that keeps the audio packets of the first seconds."""
 

@@ -692,7 +692,7 @@ impl Session {
             "rate_bps": Bytes::new(sent).per(span).as_bps_f64(),
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
-            "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
+            "packets": source.rtp_packets(), "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
             "skipped_frames": source.skipped(),
             "left_out": self.missing().0,
             "ecn": source.ecn().map(|(path, counts)| json!({

@@ -145,7 +145,7 @@ SENDER = (
     _gauge("target_bits_per_second", "The controller's target rate.", "decision.target_bps"),
     _gauge("floor_bits_per_second", "The lower limit of the rate.", "floor_bps"),
     _gauge("pacer_delay_seconds", "The time that the packets in the pacer take to be sent.", "backlog_ms"),
-    _counter("packets", "RTP packets that were sent.", "packets"),
+    _counter("packets", "RTP packets that were sent, including sound and repair.", "packets"),
     _counter("bytes", "Bytes of RTP packets that were sent, including IP headers.", "bytes"),
     _counter(
         "frames",

@@ -90,7 +90,7 @@ class SenderStatus:
     backlog_s: float
     """The time that the pacer needs to send its queue, in seconds."""
     packets: int
-    """RTP packets sent."""
+    """RTP packets sent, including sound and repair."""
     bytes: int
     """IP bytes sent."""
     frames: int

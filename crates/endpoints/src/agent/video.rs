@@ -269,6 +269,13 @@ impl VideoSource {
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
+    /// Returns the number of RTP packets that were sent: media, audio, repair and padding.
+    pub fn rtp_packets(&self) -> u64 {
+        let repairs = self.repairs().map_or(0, |repairs| repairs.packets + repairs.parities);
+        let padding = self.padding().map_or(0, |(packets, _)| packets);
+        self.sent_packets + self.audio_packets + repairs + padding
+    }
+
     /// Returns the number of padding packets and their IP bytes. Returns `None` if the session sends no padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();

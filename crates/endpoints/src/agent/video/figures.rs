@@ -22,11 +22,7 @@ impl Recorded for VideoSource {
         let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
         // Report the worst result if the paths of the receivers differ.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
-        let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
-        let sent = sum(|source| source.sent_packets + source.audio_packets)
-            + again
-            + padding.map_or(0, |(packets, _)| packets);
-        into.put(&flow::SENT_PACKETS, sent);
+        into.put(&flow::SENT_PACKETS, sum(Self::rtp_packets));
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         // Avoid a division by an active time of zero.
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
