@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use steadycast_control::registry::Registry;
 use steadycast_endpoints::{AUDIO_PAYLOAD_TYPE, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer};
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
 use steadycast_session::{HeaderIds, OperatorControls};
@@ -150,6 +151,11 @@ impl FlowKeys {
     /// # Errors
     /// Returns the error of the first wrong key.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
+        // Check the controller first, because a scenario's error also offers classes and programs. A live session has none.
+        if let Some(name) = self.0.get("controller").and_then(Value::as_str) {
+            let place = format!("flow.{FLOW}.controller");
+            Registry::default().find(name).map_err(|error| LiveError::new(place, error.problem, &error.remedy))?;
+        }
         let to = plain(receivers);
         let mut flow = self.0.clone();
         let ends = json!({
@@ -279,6 +285,16 @@ mod tests {
             let read = Document::parse(&loaded.resolved_toml(), Path::new("x.toml")).and_then(Document::check);
             fs::remove_file(&clip).unwrap();
             assert_eq!(read.unwrap().scenario.flows[0].kind, flow.kind);
+        }
+    }
+
+    #[test]
+    fn a_controller_that_a_live_session_lacks_is_answered_by_those_that_it_has() {
+        for name in ["unheard-of", "law.py:Law", "exec:./law"] {
+            let keys = FlowKeys::default().or("media", "greedy").or("controller", name);
+            let said = keys.scenario(&[], false, Span::ZERO).unwrap_err().to_string();
+            assert!(said.starts_with("flow.video.controller: ") && said.contains("there are: "), "{said}");
+            assert!(!said.contains("file.py:Class") && !said.contains("exec:PROGRAM"), "{said}");
         }
     }
 
