@@ -7,6 +7,8 @@ import itertools
 import pytest
 from steadycast.live import view
 
+from tests.live.test_outlets import peer, status
+
 HINTS = (
     "the encoder is too slow: {n} left out; use a smaller --size or --fps",
     "the rate was too low for {n}; use a higher --floor (the key +) or a smaller --size",
@@ -38,3 +40,12 @@ def test_a_hint_is_said_once_whatever_its_numbers_are_and_each_kind_is_said(
 def test_a_rate_that_the_encoder_held_says_no_more_than_that() -> None:
     decision = {"rule": "r", "loss": None, "rtt_ms": None, "by": None, "limit": "encoder"}
     assert view.why(decision) == "the encoder limits: r"
+
+
+@pytest.mark.parametrize("ignored", [0, 3])
+def test_a_receiver_whose_reports_cannot_be_true_is_named_with_what_to_check(ignored: int) -> None:
+    found = view.hints(status([peer(1, implausible=ignored, loss_frac=None)]), "10.0.0.9:5004", 5005)
+    assert [hint for hint in found if "more losses than packets" in hint] == [
+        f"{peer(1)['name']} has reported more losses than packets: these reports are ignored; check how its program "
+        "counts losses (RFC 3550, A.3)"
+    ][: bool(ignored)]

@@ -6,6 +6,17 @@ use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
+/// What a sender has sent on its stream when a datagram arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnStream {
+    /// The SSRC of the stream.
+    pub(crate) ssrc: u32,
+    /// The number of packets of the stream.
+    pub(crate) packets: u64,
+    /// The number of IP bytes, including audio and repair.
+    pub(crate) bytes: Bytes,
+}
+
 /// A report block, and the state of this sender when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedBlock {
@@ -38,6 +49,8 @@ pub struct Peer {
     pub begin: Option<ReceivedBlock>,
     /// The latest report block on the stream of this sender.
     pub block: Option<ReceivedBlock>,
+    /// Number of report blocks that were ignored because they contained more losses than packets.
+    pub implausible: u64,
     /// Round-trip time of the latest report that contained an LSR.
     pub rtt: Option<Span>,
     /// Whether the receiver has sent a BYE.
@@ -83,8 +96,9 @@ impl Peers {
         self.all.values().max_by_key(|peer| peer.last)
     }
 
-    /// Processes a datagram from `from`. `mine` is the SSRC of this sender, and `sent` is how many bytes it has sent.
-    pub(crate) fn on_rtcp(&mut self, now: Time, (mine, sent): (u32, Bytes), from: SocketAddr, datagram: &[u8]) {
+    /// Processes a datagram from `from`. `own` is the stream of this sender.
+    pub(crate) fn on_rtcp(&mut self, now: Time, own: OwnStream, from: SocketAddr, datagram: &[u8]) {
+        let mine = own.ssrc;
         let Ok(compound) = Compound::parse(datagram) else {
             self.unreadable += 1;
             return;
@@ -101,7 +115,11 @@ impl Peers {
                     let Some(peer) = self.peer(now, *ssrc, from) else { continue };
                     if let Some(block) = blocks.iter().find(|b| b.ssrc == mine) {
                         peer.reports += 1;
-                        let received = ReceivedBlock { block: *block, at: now, sent };
+                        if !is_plausible(block, peer.block.map(|before| before.block), own.packets) {
+                            peer.implausible += 1;
+                            continue;
+                        }
+                        let received = ReceivedBlock { block: *block, at: now, sent: own.bytes };
                         peer.begin.get_or_insert(received);
                         peer.block = Some(received);
                         // If the block has no LSR, keep the previous RTT.
@@ -163,6 +181,7 @@ impl Peers {
             packets: false,
             begin: None,
             block: None,
+            implausible: 0,
             rtt: None,
             left: false,
         };
@@ -174,6 +193,25 @@ impl Peers {
         (peer.last, peer.address, peer.left) = (now, from, false);
         Some(peer)
     }
+}
+
+/// Returns the number of packets from the highest sequence number of `before` to the one of `block`. Returns `None` if
+/// there are none.
+pub(crate) fn expected_since(before: &ReportBlock, block: &ReportBlock) -> Option<u32> {
+    let expected = block.highest_seq.wrapping_sub(before.highest_seq);
+    // Ignore 2³¹ or more, which is forged or wrapped.
+    (expected > 0 && expected < 1 << 31).then_some(expected)
+}
+
+/// Returns whether a report block has at most as many losses as packets (RFC 3550, appendix A.3). The packets are those
+/// that this sender has sent, and those since the previous block `before`.
+fn is_plausible(block: &ReportBlock, before: Option<ReportBlock>, sent: u64) -> bool {
+    // Duplicates can make the number of losses negative.
+    let within = |lost: i32, packets: u64| u64::try_from(lost).unwrap_or(0) <= packets;
+    let since = before.and_then(|before| {
+        Some((block.cumulative_lost.wrapping_sub(before.cumulative_lost), expected_since(&before, block)?))
+    });
+    within(block.cumulative_lost, sent) && since.is_none_or(|(lost, expected)| within(lost, expected.into()))
 }
 
 #[cfg(test)]
@@ -190,7 +228,7 @@ mod tests {
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
             // Send only a header and the SSRCs, so that nothing but the format shows what the message is.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
-            peers.on_rtcp(Time::ZERO, (9, Bytes::ZERO), from, &bytes);
+            peers.on_rtcp(Time::ZERO, OwnStream { ssrc: 9, packets: 0, bytes: Bytes::ZERO }, from, &bytes);
         }
         let told: Vec<u32> = peers.iter().filter(|(_, peer)| peer.packets).map(|(ssrc, _)| ssrc).collect();
         assert_eq!(told, [1, 2]);

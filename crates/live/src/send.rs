@@ -261,7 +261,7 @@ impl Sending {
         wired.browser = browser;
         let ix = driver.add(wired, pair)?;
         let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
-        let (rung, first_seq) = (prepared.rung, plan.first_seq());
+        let rung = prepared.rung;
         // Let other threads wake the loop.
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
@@ -280,7 +280,6 @@ impl Sending {
             rung,
             options,
             loaded,
-            first_seq,
         };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.run_to_end())?;
         Ok(Self { shared, handle, encoder_queue, audio_queue, sdp })
@@ -529,7 +528,6 @@ struct Session {
     options: SendOptions,
     /// The scenario at the start of the session.
     loaded: Loaded,
-    first_seq: u16,
 }
 
 /// If no report on audio arrives after this number of audio packets, there is a warning. It corresponds to three
@@ -665,6 +663,7 @@ impl Session {
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left,
                     "aside": aside.get(&ssrc).copied().or_else(|| source.session()?.doubt(ssrc)),
                     "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
+                    "implausible": p.implausible,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.block.fraction) / 256.0),
                     "jitter_ms": p.block.map(|b| f64::from(b.block.jitter) / 90.0),
@@ -735,7 +734,7 @@ impl Session {
         wired.source.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
-        let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO);
+        let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none));
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let (left_out, no_room) = self.missing();
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
@@ -765,6 +764,7 @@ impl Session {
                 .map(|why| format!("{}: {why}", self.options.to)),
         );
         warnings.extend(self.lacks_audio_reports(&wired));
+        warnings.extend(wired.peers.as_ref().and_then(implausible_reports));
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
@@ -831,4 +831,19 @@ impl Session {
         }
         warnings
     }
+}
+
+/// Returns a warning about receivers whose report blocks were ignored because they contained more losses than packets.
+fn implausible_reports(peers: &Peers) -> Option<String> {
+    let those: Vec<_> = peers.iter().map(|(_, peer)| peer).filter(|peer| peer.implausible > 0).collect();
+    let (first, more) = those.split_first()?;
+    let reports = those.iter().map(|peer| peer.implausible).sum();
+    let others = counted(more.len() as u64, "other receiver");
+    let others = if more.is_empty() { String::new() } else { format!(" and {others}") };
+    Some(format!(
+        "{} of {}{others} contained more losses than packets and were ignored: check how this program counts losses \
+         (RFC 3550, A.3)",
+        counted(reports, "report"),
+        first.cname
+    ))
 }

@@ -4,6 +4,7 @@ use crate::audio::AudioIntake;
 use crate::browser::BrowserConnection;
 use crate::jitter_buffer::REORDER_WAIT;
 use crate::net::origin;
+use crate::peers::OwnStream;
 use crate::unused::foreign;
 use crate::{AudioQueue, Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
@@ -278,9 +279,9 @@ impl End for SocketSource {
         // Add the sender of this feedback to the list of peers only if the session accepts the feedback.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
-        let sent = self.source.sent_bytes;
+        let own = OwnStream { ssrc: mine, packets: self.source.sent_packets, bytes: self.source.sent_bytes };
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-            peers.on_rtcp(now, (mine, sent), from, bytes);
+            peers.on_rtcp(now, own, from, bytes);
         }
     }
 

@@ -120,6 +120,15 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         ],
         "more send RTCP, but no report on this stream",
     )
+    found += _few(
+        [
+            f"{p['name']} has reported more losses than packets: these reports are ignored; check how its program "
+            "counts losses (RFC 3550, A.3)"
+            for p in peers
+            if p.get("implausible")
+        ],
+        "more have reported more losses than packets",
+    )
     found += _unreported_sound(status, to, peers)
     if status["refused"]:
         refused = counted(status["refused"], "packet was", "packets were")
