@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 
 from steadycast.folder import Json
 from steadycast.record import middle
@@ -20,7 +22,15 @@ UNCOUNTED = 0.1
 BY_CHANCE = 0.5
 """Random loss is the cause if at least this fraction of the losses occurs while the queue is empty."""
 LIMITED = 0.1
-"""A limit of the encoder counts as the cause if it applied for at least this fraction of the time."""
+"""A limit of the encoder counts as a cause if it applied for at least this fraction of the call."""
+LIMITED_AT_WORST = 0.5
+"""A limit of the encoder also counts as a cause if it applied for at least this fraction of the worst ten seconds."""
+START_S = 20.0
+"""The longest start of a call in which bandwidth limits every encoder, in seconds.
+
+The bandwidth estimate of browsers begins at 300 kb/s. If it grows by 8 % per second (draft-ietf-rmcat-gcc, section
+5.5), it is 1.4 Mb/s after this time.
+"""
 SLOW_MS = 50.0
 """The queueing delay from which viewers notice the delay, in milliseconds."""
 
@@ -56,7 +66,7 @@ def sentence(call: Json) -> str:
     # Only files of averages (a browser's dump or a run's tables) have the key `limited`.
     if "limited" in seen:
         least = min((each["delay_ms"] for each in bins if each["delay_ms"] is not None), default=None)
-        return _averaged(seen, where, lost, delay, least)
+        return _averaged(call, slice(first, last), where, lost, delay, least)
     gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
     if delay is None:
         return f"Cause: unknown, as no packet of the worst seconds ({where}) has a known delay; {gone}."
@@ -211,41 +221,73 @@ def _unsent(seen: Json) -> str:
     return f"; the picture paused for {say.seconds(paused)} in total, of which {sent}"
 
 
-def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
-    """Describe the cause as far as averages show it. ``least`` is the shortest delay in ms."""
-    held = {
-        "bandwidth": "the network limited the encoder",
-        "cpu": "the sender's computer was too slow to encode",
-    }
+def _averaged(
+    call: Json, part: slice, where: str, lost: float | None, delay: float | None, least: float | None
+) -> str:
+    """Describe the causes as far as averages show them.
+
+    ``part`` is the place of the worst ten seconds in the bins. ``least`` is the shortest delay in ms.
+    """
+    seen = call["seen"]
     audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
-    silenced = f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)"
-    # Ignore short limits, because bandwidth limits every encoder in the first seconds while the estimate rises.
-    limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
-    if limited:
-        reason = max(limited, key=lambda key: limited[key])
-        why = (
-            f"{held.get(reason, f'{reason} limited the encoder')} for {say.frac(limited[reason])} of the time"
-        )
-        if reason == "bandwidth" and (unused := seen.get("unused_bandwidth")):
-            why = (
-                f"unknown: the browser says that bandwidth limited the encoder for {say.frac(limited[reason])} of the "
-                f"time, but then {say.rate(unused['sent_bps'])} of an estimated {say.rate(unused['estimate_bps'])} "
-                "were sent; the application may limit the rate"
-            )
-        if audio >= LOSSY:
-            why += f"; {silenced}"
-    elif audio >= max(lost or 0.0, LOSSY):
-        why = silenced
-    elif (lost or 0.0) >= LOSSY:
-        why = "packets were lost"
-    elif delay is not None and least is not None and delay - least >= SLOW_MS:
+    shown = []
+    if (lost or 0.0) >= LOSSY and (lost or 0.0) > audio:
+        shown.append("packets were lost")
+    if audio >= LOSSY:
+        shown.append(f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)")
+    if delay is not None and least is not None and delay - least >= SLOW_MS:
         grew = f"the {seen['delay_is']} grew from {say.ms(least)} to {say.ms(delay)}"
-        why = f"{grew}: there was a standing queue or another route, and averages do not show which"
-    elif lost is None:
+        shown.append(f"{grew}: there was a standing queue or another route, and averages do not show which")
+    limits = _without_start(call)
+    # If all parts of the call are alike, no part is the worst.
+    at_worst = _limits(limits[part], LIMITED_AT_WORST) if shown else []
+    at_times = [each for each in _limits(limits, LIMITED) if each not in at_worst]
+    # A limit of the worst ten seconds comes first, because it may explain the losses and the delays there.
+    causes = [_limited(seen, each) for each in at_worst] + shown + [_limited(seen, each) for each in at_times]
+    # The browser names a limit that its own estimate contradicts. That shows a cause only if nothing else does.
+    known = [each for each in causes if not each.startswith("unknown")]
+    why = "; ".join(known or causes)
+    if not why and lost is None:
         why = "unknown, because the file has no count of losses"
-    else:
-        why = "none that the averages show"
+    why = why or "none that the averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
     of_video = " of the video" if seen.get("audio") else ""
     gone = f"losses{of_video} are unknown" if lost is None else f"{say.frac(lost)}{of_video} lost"
     return f"Cause: {why}. Worst from {where}: {trip}, {gone}."
+
+
+def _limits(bins: Sequence[list[str] | None], least: float) -> list[str]:
+    """Return the limits of the encoder in at least this fraction of the bins, the most frequent one first.
+
+    A bin is a list of limits, or `None` if they are unknown.
+    """
+    known = [reasons for reasons in bins if reasons is not None]
+    counted = Counter(reason for reasons in known for reason in reasons)
+    return [reason for reason, count in counted.most_common() if count >= least * len(known)]
+
+
+def _without_start(call: Json) -> list[list[str] | None]:
+    """Return the limits of the encoder in each bin, without the limit by bandwidth in a short start of the call."""
+    limits: list[list[str] | None] = [each["limited"] for each in call["bins"]]
+    start = list(takewhile(lambda reasons: reasons is None or "bandwidth" in reasons, limits))
+    if len(start) * call["bin_s"] > START_S:
+        return limits
+    return [reasons and [each for each in reasons if each != "bandwidth"] for reasons in start] + limits[
+        len(start) :
+    ]
+
+
+def _limited(seen: Json, reason: str) -> str:
+    """Describe a limit of the encoder."""
+    time = f"for {say.frac(seen['limited'][reason])} of the time"
+    if reason == "bandwidth" and (unused := seen.get("unused_bandwidth")):
+        return (
+            f"unknown: the browser says that bandwidth limited the encoder {time}, but then "
+            f"{say.rate(unused['sent_bps'])} of an estimated {say.rate(unused['estimate_bps'])} were sent; the "
+            "application may limit the rate"
+        )
+    held = {
+        "bandwidth": "the network limited the encoder",
+        "cpu": "the sender's computer was too slow to encode",
+    }
+    return f"{held.get(reason, f'{reason} limited the encoder')} {time}"

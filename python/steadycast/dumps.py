@@ -76,7 +76,13 @@ Such windows occur in silence, because a sender need not send silence.
 """
 _MOST_DEPTH = 8
 """The deepest nesting of objects in which statistics are found."""
-_UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
+_UNSHOWN: Json = {
+    "delay_max_ms": None,
+    "capacity_bps": None,
+    "at_least_bps": None,
+    "frozen_s": 0.0,
+    "limited": None,
+}
 """Default values for some keys of a bin. A source that contains only averages has no values for most of these keys."""
 
 Points = list[tuple[float, Any]]
@@ -706,6 +712,7 @@ def _summary(stats: Stats, side: str) -> Json:
         or _numbers(stats.on_pair_in_use("currentRoundTripTime", ids)),
         edges,
     )
+    limits = _limits(stats, ids)
     # Add the losses on the receiver's side, because a receiver counts only packets that arrived.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
@@ -717,11 +724,13 @@ def _summary(stats: Stats, side: str) -> Json:
             "lost": None if gone is None else round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
             "frozen_s": min(stood, BIN_S),
+            "limited": held,
         }
-        for all_of, n, gone, stood, trip in zip(size, all_packets, gone_of, frozen, trips, strict=True)
+        for all_of, n, gone, stood, trip, held in zip(
+            size, all_packets, gone_of, frozen, trips, _limits_of_bins(limits, edges), strict=True
+        )
     ]
     estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))
-    limits = _limits(stats, kind, ids)
     if (audio := _audio(stats, side, ids, edges)) and audio["packets"]:
         gone = "an unknown share" if audio["lost_frac"] is None else say.frac(audio["lost_frac"])
         notes.append(
@@ -792,7 +801,7 @@ def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[f
     return found
 
 
-def _limits(stats: Stats, kind: str, ids: Iterable[str]) -> dict[float, set[str]]:
+def _limits(stats: Stats, ids: Iterable[str]) -> dict[float, set[str]]:
     """Return the reasons that limited an encoder at each time. Simulcast layers that are switched off are ignored."""
     found: dict[float, set[str]] = {}
     for each in ids:
@@ -801,6 +810,16 @@ def _limits(stats: Stats, kind: str, ids: Iterable[str]) -> dict[float, set[str]
             if at not in off:
                 found.setdefault(at, set()).add(str(value))
     return found
+
+
+def _limits_of_bins(limits: Mapping[float, set[str]], edges: Sequence[float]) -> list[list[str] | None]:
+    """Return the reasons that limited an encoder in each bin. It is `None` where the file has no value."""
+    found: list[set[str] | None] = [None] * (len(edges) - 1)
+    for at, reasons in limits.items():
+        k = bisect_right(edges, at) - 1
+        if 0 <= k < len(found):
+            found[k] = (found[k] or set()) | reasons
+    return [None if reasons is None else sorted(reasons - {"none"}) for reasons in found]
 
 
 def _by_reason(limits: Mapping[float, set[str]]) -> dict[str, list[float]]:

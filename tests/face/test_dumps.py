@@ -299,8 +299,7 @@ def test_losses_of_audio_are_counted_apart_from_those_of_video(
     assert read["seen"]["lost_frac"] == pytest.approx(of_video / 50, abs=0.002)
     assert read["seen"]["audio"]["lost_frac"] == pytest.approx(of_audio / 50, abs=0.002)
     said = call_diagnosis.sentence(read)
-    is_audio = of_audio > of_video or (is_limited and of_audio > 0)
-    assert (f"audio packets were lost ({say.frac(of_audio / 50)}" in said) == is_audio, said
+    assert (f"audio packets were lost ({say.frac(of_audio / 50)}" in said) == (of_audio > 0), said
     assert ("the network limited" in said) == is_limited
     assert ("Cause: packets were lost" in said) == (of_video > of_audio and not is_limited)
     assert any(f"audio packets {say.frac(of_audio / 50)}" in note for note in read["seen"]["notes"])
@@ -653,6 +652,42 @@ def test_averages_name_no_cause_that_they_do_not_show(
     else:
         assert "none that the averages show" in said
     assert (reason is not None and reason in said) == (reason is not None and seconds_limited == 20)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_limit_elsewhere_in_the_call_does_not_hide_the_cause_of_the_worst_ten_seconds(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kind = ("lost", "late", "healthy")[seed % 3]
+    limit = ("cpu", "bandwidth")[seed // 3 % 2]
+    is_at_start = bool(seed // 6 % 2)
+    seconds = chance.randint(90, 150)
+    bad_s = range(60, 60 + chance.randint(12, 25))
+    limited_s = range(chance.randint(9, 19)) if is_at_start else range(50, 90)
+    lost, reports = 0, []
+    for t in range(seconds):
+        is_bad = t in bad_s
+        lost += 30 if is_bad and kind == "lost" else 0
+        stream = {"id": "O", "type": "outbound-rtp", "bytesSent": 120_000 * t, "packetsSent": 120 * t}
+        stream |= {"qualityLimitationReason": limit if t in limited_s else "none"}
+        report = {"id": "R", "type": "remote-inbound-rtp", "packetsLost": lost}
+        report |= {"roundTripTime": 0.9 if is_bad and kind == "late" else 0.04}
+        reports.append(
+            [each | {"timestamp": BEGIN_MS + 1000 * t, "kind": "video"} for each in (stream, report)]
+        )
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    said = call_diagnosis.sentence(call.read(file, controllers=[]))
+    own = {"lost": "packets were lost", "late": "round trip grew", "healthy": "none that"}
+    of_limit = {"cpu": "too slow to encode", "bandwidth": "the network limited"}[limit]
+    is_limit_named = len(limited_s) >= 0.1 * (seconds - 1) and not (is_at_start and limit == "bandwidth")
+    assert (of_limit in said) == is_limit_named, said
+    shown = [key for key, text in own.items() if text in said]
+    assert shown == ([] if kind == "healthy" and is_limit_named else [kind]), said
+    if kind != "healthy" and is_limit_named:
+        # The limit comes first if it applied in the worst ten seconds.
+        assert (said.index(of_limit) < said.index(own[kind])) == (not is_at_start), said
 
 
 def changing(side: str, change: str, at_s: int) -> list[list[dict[str, Any]]]:
