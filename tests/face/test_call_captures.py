@@ -751,6 +751,20 @@ def test_senders_that_a_server_forwards_are_calls_of_their_own(
     assert other["delay_p95_ms"] < 5
 
 
+@pytest.mark.parametrize("step", [-1.0, -3.0])
+def test_a_capture_that_was_sorted_after_its_clock_was_set_back_is_refused_with_this_reason(
+    tmp_path: Path, step: float
+) -> None:
+    way = Way(side="sender", reports="feedback")
+    as_captured = [(when + step * (when > 8.0), frame) for when, frame in records(way)]
+    is_right_with_its_cause(written(tmp_path, way, as_captured), way)
+    with pytest.raises(
+        UserError, match="same SSRC at the same time, as a capture whose clock was set back"
+    ) as told:
+        call.read(written(tmp_path, way, sorted(as_captured)), controllers=[])
+    assert "as it was captured" in told.value.remedy
+
+
 def restarted(clock: float, at_s: float, step: int) -> tuple[tuple[Sent, ...], tuple[Sent, ...]]:
     """Return the call's packets, and how they are marked if the sender was started again at ``at_s``.
 

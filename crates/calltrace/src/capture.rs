@@ -152,6 +152,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
 /// Advice for a user whose capture has a stream that restarted with the same SSRC.
 pub(crate) const RESTART_REMEDY: &str =
     "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
+const STREAM_REMEDY: &str = "name one by --stream SSRC";
 
 fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     let mut sorted: Vec<(usize, u64)> = flows.iter().map(Flow::bytes).enumerate().collect();
@@ -169,22 +170,31 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
         [first, second, ..] if second.1 * 10 > first.1 => {
             let (one, other) = (flows[first.0].span(), flows[second.0].span());
             let is_sequel = one.zip(other).is_some_and(|(one, other)| one.1 <= other.0 || other.1 <= one.0);
-            let what = if is_sequel {
-                format!(
-                    "it holds {} of media, not all at the same time, as several calls or a sender that was started \
-                     again or set its clock back: {listed}",
-                    counted(flows.len() as u64, "part")
-                )
-            } else if flows.iter().any(|flow| flow.other_senders > 0) {
-                format!(
-                    "it holds media of {} or directions, which a server may forward: {listed}",
-                    counted(flows.len() as u64, "sender")
-                )
+            let is_same_source = flows[first.0].sources().intersection(&flows[second.0].sources()).next().is_some();
+            let has_senders = flows.iter().any(|flow| flow.other_senders > 0);
+            let parts = counted(flows.len() as u64, "part");
+            let (what, remedy) = if is_sequel {
+                let what = format!(
+                    "it holds {parts} of media, not all at the same time, as several calls or a sender that was started \
+                     again or set its clock back: {listed}"
+                );
+                (what, if is_same_source { RESTART_REMEDY } else { STREAM_REMEDY })
+            } else if is_same_source && has_senders {
+                let what = format!(
+                    "it holds {parts} of media with the same SSRC at the same time, as a capture whose clock was set \
+                     back and whose records were then sorted by time: {listed}"
+                );
+                (what, "give the file as it was captured, or --stream SSRC for the larger part")
+            } else if has_senders {
+                let senders = counted(flows.len() as u64, "sender");
+                let what = format!("it holds media of {senders} or directions, which a server may forward: {listed}");
+                (what, STREAM_REMEDY)
             } else {
-                format!("it holds {} of media: {listed}", counted(flows.len() as u64, "direction"))
+                let directions = counted(flows.len() as u64, "direction");
+                let what = format!("it holds {directions} of media: {listed}");
+                (what, if is_same_source { RESTART_REMEDY } else { STREAM_REMEDY })
             };
-            let is_restart = flows[first.0].sources().intersection(&flows[second.0].sources()).next().is_some();
-            Err(Problem::at(0, what, if is_restart { RESTART_REMEDY } else { "name one by --stream SSRC" }))
+            Err(Problem::at(0, what, remedy))
         }
         _ => Ok(sorted[0].0),
     }
