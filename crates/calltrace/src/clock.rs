@@ -8,6 +8,8 @@ pub(crate) const COARSEST: Span = Span::millis(5);
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// The largest plausible change of a queueing delay between two packets, in nanoseconds.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
+/// A smaller step of the delays may also be a burst of other traffic, in nanoseconds.
+const LEAST_SURE_STEP_NS: i64 = 20_000_000;
 /// Minimum time for which the recording has to continue on each side of a step, in nanoseconds. In [`long_steps`], a
 /// shorter time is enough if the delays are level ([`is_level`]).
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
@@ -49,6 +51,13 @@ pub(crate) fn shift(at: &mut Time, nanos: i64) {
 
 pub(crate) fn set_note(nanos: i64) -> String {
     let by = nanos as f64 * 1e-9;
+    if nanos.abs() < LEAST_SURE_STEP_NS {
+        return format!(
+            "a step of {:.3} s in the delays is taken out: a clock was set, the route changed, or other traffic came \
+             into the queue or left it",
+            by.abs()
+        );
+    }
     format!(
         "the record's clock was set by {by:+.3} s during the call, or the route changed by as much: this is taken out"
     )
@@ -194,6 +203,17 @@ mod tests {
         assert_eq!(resolution(&times(10_000_000, 1000)), Some(Span::millis(1)), "each 10 ms, and by no coarse clock");
         assert_eq!(resolution(&times(3_141_592, 1)), Some(Span::nanos(1)));
         assert_eq!(resolution(&[Time::ZERO; 9]), None);
+    }
+
+    #[test]
+    fn a_note_says_that_a_clock_was_set_only_if_no_burst_is_as_long() {
+        for ms in 1..2_000 {
+            for nanos in [ms * 1_000_000, -ms * 1_000_000] {
+                let note = set_note(nanos);
+                assert_eq!(note.contains("clock was set by"), ms >= 20, "{note}");
+                assert_eq!(note.contains("other traffic"), ms < 20, "{note}");
+            }
+        }
     }
 
     #[test]
