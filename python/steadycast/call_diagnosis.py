@@ -156,10 +156,13 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
             "unknown: the link slowed down, other traffic filled the queue, the route changed, or a clock was set; "
             "this file does not show which"
         )
-    if path["drift_ppm"] is None and path["verdict"] != "shared":
+    # If the delays have a slope, other traffic may have filled the queue, unless the call alone overfilled it.
+    overfilled = _overfilled(path, part)
+    if path["drift_ppm"] is None and path["verdict"] != "shared" and not overfilled:
         return (
-            "unknown: the delay changed all the time, because of other traffic in the queue, a link that slowed down, "
-            "changes of the route, or clocks that drift or were set; this file does not show which"
+            "unknown: the least delay grew or fell during the call, because of other traffic in the queue, a queue "
+            "that did not drain, a link that slowed down, changes of the route, or clocks that drift or were set; this "
+            "file does not show which"
         )
     if shared := path["shared"] or _shared(part):
         share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
@@ -172,7 +175,8 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
             f"there was a standing queue, and it is unknown whether the call's {say.rate(sent)} or other traffic "
             "filled it"
         )
-    link = f" on a link of {say.rate(after)}" if after else ""
+    rate = after or overfilled
+    link = f" on a link of {say.rate(rate)}" if rate else ""
     # Give the highest sent rate, because the queue grew before the delays were longest.
     most = max(each["sent_bps"] for each in part)
     return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
@@ -185,6 +189,18 @@ def _shared(bins: Sequence[Json]) -> Json | None:
 
 
 def _capacity(bins: Sequence[Json]) -> float | None:
+def _overfilled(path: Json, bins: Sequence[Json]) -> float | None:
+    """Return the capacity of a queue that was full of the call's packets, which were sent faster than the capacity.
+
+    Return `None` if the bins do not show this.
+    """
+    capacity, sent = _capacity(bins), middle(each["sent_bps"] for each in bins)
+    is_own = path["verdict"] in ("alone", "jittered") and path["queue"]["full"]
+    if not is_own or any(each.get("shared") for each in bins):
+        return None
+    return capacity if capacity and sent and sent > capacity and losses(bins) else None
+
+
     found: float | None = middle(each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"])
     return found
 

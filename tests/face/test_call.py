@@ -434,7 +434,7 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
         "others": "other traffic filled the queue, or the link changes",
         "encoder": "the application may limit the rate",
         "hidden": "it is unknown whether the call's",
-        "drift": "the delay changed all the time",
+        "drift": "the least delay grew or fell during the call",
         "steps": "the route changed, or a clock was set; this file does not show which",
         "unread": "of the call whether packets were lost is not known",
         "limited": f"the link's {say.rate(was)} limited the rate",
@@ -455,6 +455,22 @@ def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     seen: dict[str, object] = {"length_s": 20.0, "worst": call._worst(bins, 0.5), "estimates": []}
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     assert said.startswith("Cause: unknown: packets were lost although the delays were short"), said
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_queue_that_the_call_alone_overfilled_is_named_whatever_the_slope_of_the_delays(seed: int) -> None:
+    chance = random.Random(seed)
+    rate, is_faster = chance.uniform(0.5e6, 3e6), bool(seed % 2)
+    verdict, is_full = chance.choice(["alone", "jittered"]), bool(seed % 4 < 2) or not is_faster
+    sent = rate * (chance.uniform(1.05, 1.3) if is_faster else chance.uniform(0.5, 0.95))
+    bins = [part(rate, went=sent) | {"packets": 90, "lost": 9, "delay_ms": 300.0} for _ in range(60)]
+    path: dict[str, Any] = {"shared": None, "verdict": verdict, "drift_ppm": None}
+    path["queue"] = {"bytes": 60_000, "full": is_full}
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    own = f"filled the queue on a link of {say.rate(rate)}"
+    assert (own in said) == (is_faster and is_full), said
+    assert ("the least delay grew or fell" in said) == (own not in said), said
 
 
 @pytest.mark.parametrize("seed", range(6))

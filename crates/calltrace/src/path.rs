@@ -328,9 +328,9 @@ impl Path {
             ));
         } else if self.drift.is_none() && !named {
             all.push(
-                "the delay grew or fell all the time: others filled the queue or left it, the route changed or a clock \
-                 was set again and again, or the two clocks drift apart by more than 1000 ppm; delays count from the \
-                 least of the call"
+                "the least delay grew or fell during the call: a queue filled and never drained, others filled it or \
+                 left it, the route changed or a clock was set again and again, or the two clocks drift apart by more \
+                 than 1000 ppm; delays count from the least of the call"
                     .to_owned(),
             );
         } else if self.late > 0.01 {
