@@ -401,7 +401,7 @@ def _path_said(path: Json) -> list[str]:
     ]
     if path["chance_loss_frac"] > 0:
         said.append(
-            f"{say.frac(path['chance_loss_frac'])} of the packets were lost while the queue was empty, "
+            f"{say.frac(path['chance_loss_frac'])} of the packets were lost while the queue was not full, "
             f"{say.plain(path['loss_run_packets'])} in a row on average."
         )
     if path["route_changes_s"]:

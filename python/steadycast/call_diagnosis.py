@@ -20,7 +20,7 @@ LOSSY = 0.01
 UNCOUNTED = 0.1
 """The network can be excluded as the cause only if losses are unknown for at most this fraction of the call."""
 BY_CHANCE = 0.5
-"""Random loss is the cause if at least this fraction of the losses occurs while the queue is empty."""
+"""Random loss is the cause if at least this fraction of the losses occurs while the queue is not full."""
 LIMITED = 0.1
 """A limit of the encoder counts as a cause if it applied for at least this fraction of the call."""
 LIMITED_AT_WORST = 0.5
@@ -39,6 +39,11 @@ def losses(bins: Sequence[Json]) -> int | None:
     """Return the number of packets lost in these bins. Return `None` if no bin has a count of losses."""
     counted = [each["lost"] for each in bins if each["lost"] is not None]
     return sum(counted) if counted else None
+
+
+def lost_by_chance(bins: Sequence[Json]) -> int:
+    """Return the number of packets lost while the queue was not full, in the bins that count losses."""
+    return sum(each["lost_by_chance"] for each in bins if each["lost"] is not None)
 
 
 def lost_share(bins: Sequence[Json]) -> float | None:
@@ -81,7 +86,7 @@ def sentence(call: Json) -> str:
         added = f"at worst ({where}) {say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         as_recorded = f" as far as it was recorded, and {unknown}" if unknown else ""
         return f"Cause: {_quiet(call, first, last)}{as_recorded}, where {added}{_less(call, first, last)}."
-    why = _why(call, first, last, lost or 0.0, delay)
+    why = _why(call, first, last, delay)
     return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
 
 
@@ -129,7 +134,7 @@ def _estimate(call: Json, first: int, last: int) -> float | None:
     return found
 
 
-def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
+def _why(call: Json, first: int, last: int, delay: float) -> str:
     path, bins = call["path"], call["bins"]
     part = bins[first:last]
     is_alone = _is_alone(path, part)
@@ -144,9 +149,11 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         return f"the link fell from at least {say.rate(carried)} to {say.rate(after)}"
     # If the delay is long, random losses do not count as the cause. A short delay does not prove random losses, because
     # a short queue adds little delay even when it is full.
-    if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
-        return "packets were lost while the queue was empty"
-    if delay < SLOW_MS and (path["verdict"] in ("changing", "unseen") or path["drift_ppm"] is None):
+    if delay < SLOW_MS and lost_by_chance(part) >= BY_CHANCE * (losses(part) or 0):
+        return "packets were lost while the queue was not full"
+    is_own_queue_unknown = path["verdict"] != "shared" and not path["queue"]["full"]
+    is_path_unknown = path["verdict"] in ("changing", "unseen") or path["drift_ppm"] is None
+    if delay < SLOW_MS and (is_path_unknown or is_own_queue_unknown):
         return (
             "unknown: packets were lost although the delays were short, because of random losses, a policer, or a "
             "short queue that was full; this file does not show which"
@@ -182,13 +189,6 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
 
 
-def _shared(bins: Sequence[Json]) -> Json | None:
-    """Return the median capacity and the median own rate of the call, over the bins that show other traffic."""
-    found = [each["shared"] for each in bins if each.get("shared")]
-    return {key: middle(each[key] for each in found) for key in found[0]} if found else None
-
-
-def _capacity(bins: Sequence[Json]) -> float | None:
 def _overfilled(path: Json, bins: Sequence[Json]) -> float | None:
     """Return the capacity of a queue that was full of the call's packets, which were sent faster than the capacity.
 
@@ -201,6 +201,13 @@ def _overfilled(path: Json, bins: Sequence[Json]) -> float | None:
     return capacity if capacity and sent and sent > capacity and losses(bins) else None
 
 
+def _shared(bins: Sequence[Json]) -> Json | None:
+    """Return the median capacity and the median own rate of the call, over the bins that show other traffic."""
+    found = [each["shared"] for each in bins if each.get("shared")]
+    return {key: middle(each[key] for each in found) for key in found[0]} if found else None
+
+
+def _capacity(bins: Sequence[Json]) -> float | None:
     found: float | None = middle(each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"])
     return found
 

@@ -199,7 +199,8 @@ def test_a_file_that_is_none_is_refused_by_name_and_byte(tmp_path: Path) -> None
 
 def part(rate: float | None, went: float = 0.5e6) -> dict[str, Any]:
     band = None if rate is None else {"low": rate, "rate": rate, "high": rate}
-    return {"capacity_bps": band, "at_least_bps": went, "arrived_bps": went, "sent_bps": went}
+    rates = {"at_least_bps": went, "arrived_bps": went, "sent_bps": went}
+    return {"capacity_bps": band, "lost_by_chance": 0} | rates
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -405,7 +406,13 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
             else {}
         )
         is_lossy = kind in ("chance", "short")
-        bins[k] |= {"lost": 3} if is_lossy else {"lost": None} if kind == "unread" else {}
+        bins[k] |= (
+            {"lost": 3, "lost_by_chance": 3 if kind == "chance" else 0}
+            if is_lossy
+            else {"lost": None}
+            if kind == "unread"
+            else {}
+        )
         if kind in ("fell", "at least"):
             bins[k]["capacity_bps"] = part(now)["capacity_bps"]
         if kind == "beside":
@@ -423,12 +430,12 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
     verdict = {"others": "shared", "hidden": "unseen", "steps": "changing"}.get(kind, "alone")
     path = {"shared": shared, "verdict": verdict, "drift_ppm": None if kind == "drift" else 0.0}
-    # Losses at a short queue are not random. Their cause is the short queue.
-    path["chance_loss_frac"] = 0.06 if kind == "chance" else 0.001
+    # Losses at a short queue that is full are not random. Their cause is the short queue.
+    path["queue"] = {"bytes": 9000, "full": kind == "short"}
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     names = {
         "fell": f"the link fell from {say.rate(was)} to {say.rate(now)}",
-        "chance": "lost while the queue was empty",
+        "chance": "lost while the queue was not full",
         "own": "filled the queue on a link of",
         "none": "none in the network",
         "others": "other traffic filled the queue, or the link changes",
@@ -447,10 +454,11 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
-@pytest.mark.parametrize("verdict", ["unseen", "changing", "drift"])
+@pytest.mark.parametrize("verdict", ["unseen", "changing", "drift", "alone", "jittered"])
 def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]
-    path: dict[str, Any] = {"shared": None, "verdict": verdict, "drift_ppm": None, "chance_loss_frac": 0.0}
+    path: dict[str, Any] = {"shared": None, "verdict": verdict, "drift_ppm": None}
+    path["queue"] = {"bytes": 9000, "full": False}
     path |= {} if verdict == "drift" else {"drift_ppm": 0.0}
     seen: dict[str, object] = {"length_s": 20.0, "worst": call._worst(bins, 0.5), "estimates": []}
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})

@@ -997,7 +997,7 @@ def is_true_or_unknown(read: dict[str, Any], after_bps: float, size_ms: float) -
         "the call's own",
         "none in the network",
         "the link's",
-        "packets were lost while the queue was empty",
+        "packets were lost while the queue was not full",
     ]
     kinds += ["unknown", "there was a standing queue, and it is unknown"]
     (kind,) = (each for each in kinds if said.startswith(f"Cause: {each}"))

@@ -74,6 +74,8 @@ pub struct Bin {
     pub packets: u32,
     /// How many of these `packets` were lost. It is `None` if a part of the recording is missing.
     pub lost: Option<u32>,
+    /// How many of the lost packets were lost at random (see [`Losses`]).
+    pub lost_by_chance: u32,
     /// Mean and longest queueing delay. It is `None` if no packet with known times arrived.
     pub delay: Option<(Span, Span)>,
     /// Capacity of the path. It is `None` if packets did not wait for each other.
@@ -278,7 +280,7 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) =
-            queue(&points, &bins, !matches!(verdict, Verdict::Shared | Verdict::Changing));
+            queue(&points, &mut bins, !matches!(verdict, Verdict::Shared | Verdict::Changing));
         // Cross traffic that the caller knows of (`beside`) is assumed to be TCP, which fills the queue to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
@@ -1054,8 +1056,8 @@ struct Loss {
     delay: f64,
     /// Bytes in the queue before the burst.
     held: f64,
-    /// Number of packets that the burst lost.
-    run: usize,
+    /// For each lost packet: the index of its bin, and the bytes in the queue that it would have had, with its own.
+    packets: Vec<(usize, f64)>,
 }
 
 /// Returns for each packet how many bytes of the call are in the queue when the packet leaves the sender. The packet
@@ -1077,13 +1079,14 @@ fn backlogs(points: &[Point]) -> Vec<f64> {
     held.collect()
 }
 
-/// Estimates the queue's size and the random losses. If the queue is managed, also returns the delay at which it drops
-/// packets.
+/// Estimates the queue's size and the random losses, also those of each bin. If the queue is managed, also returns the
+/// delay at which it drops packets.
 ///
 /// `is_alone` is whether only the call's packets were in the queue, except in bins that are marked as shared.
-fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Option<f64>) {
+fn queue(points: &[Point], bins: &mut [Bin], is_alone: bool) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
-    let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
+    let place = |left: f64| ((left / BIN_S) as usize).min(capacity.len() - 1);
+    let held = |left: f64, delay: f64| capacity[place(left)] / 8.0 * delay;
     let own = backlogs(points);
     // If only the call's packets were in the queue, count their bytes. Unlike delay times capacity, this is right even
     // if the capacity changed while the packets waited.
@@ -1092,6 +1095,8 @@ fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Opti
     let mut losses: Vec<Loss> = Vec::new();
     let (mut last, mut running) = ((0.0, 0.0), false);
     for (point, own) in points.iter().zip(own) {
+        // During a burst, the queue drains. Cross traffic may fill it again.
+        let lost = (place(point.left), if is_own(point.left) { own + point.size } else { last.1 });
         match (point.exit, point.delay()) {
             (_, Some(delay)) => {
                 let delay = delay.max(0.0);
@@ -1101,11 +1106,11 @@ fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Opti
             }
             (Exit::Lost, None) if running => {
                 if let Some(loss) = losses.last_mut() {
-                    loss.run += 1;
+                    loss.packets.push(lost);
                 }
             }
             (Exit::Lost, None) => {
-                losses.push(Loss { delay: last.0, held: last.1, run: 1 });
+                losses.push(Loss { delay: last.0, held: last.1, packets: vec![lost] });
                 running = true;
             }
             (_, None) => running = false,
@@ -1120,14 +1125,23 @@ fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Opti
     // three losses near the maximum may be random.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
-    // If the queue is short, a loss is random.
-    let short = |held: f64| held < 0.3 * most;
-    let chance = losses.iter().filter(|loss| short(loss.held));
-    let (events, lost) = chance.fold((0, 0), |(events, lost), loss| (events + 1, lost + loss.run));
-    let total = (lost + all.iter().filter(|one| short(one.1)).count()).max(1);
+    let managed = if full { None } else { managed(&losses, &all) };
+    // If losses depend on the queue, only losses of a short queue are random. Otherwise losses are random at any length
+    // at which the queue is known to have room, which it has below the largest backlog.
+    let share = if full || managed.is_some() || !is_alone { 0.3 } else { 0.8 };
+    let has_room = |held: f64| held < share * most;
+    let (mut events, mut lost) = (0, 0);
+    for loss in &losses {
+        let before = lost;
+        for (bin, _) in loss.packets.iter().filter(|packet| has_room(packet.1.min(loss.held))) {
+            bins[*bin].lost_by_chance += 1;
+            lost += 1;
+        }
+        events += u32::from(lost > before);
+    }
+    let total = (lost + all.iter().filter(|one| has_room(one.1)).count()).max(1);
     let run = if events == 0 { 1.0 } else { lost as f64 / f64::from(events) };
     let found = Losses { chance: lost as f64 / total as f64, run };
-    let managed = if full { None } else { managed(&losses, &all) };
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 

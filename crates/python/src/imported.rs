@@ -96,6 +96,7 @@ fn analysis(call: &Call, path: &Path) -> Value {
     let bins = path.bins.iter().map(|bin| {
         json!({
             "sent_bps": bps(bin.sent), "arrived_bps": bps(bin.arrived), "packets": bin.packets, "lost": bin.lost,
+            "lost_by_chance": bin.lost_by_chance,
             "delay_ms": bin.delay.map(|delay| millis(delay.0)), "delay_max_ms": bin.delay.map(|delay| millis(delay.1)),
             "capacity_bps": bin.capacity.map(band), "at_least_bps": bin.at_least.map(bps),
             "shared": bin.shared.map(shared),

@@ -24,6 +24,8 @@ struct Net {
     /// The loss probability behind the queue, and that of packets that waited more than 10 ms.
     chance: f64,
     managed: f64,
+    /// The seconds in which packets are lost behind the queue.
+    lossy: (f64, f64),
     /// The mean of a random additional delay, in seconds; packets keep their order.
     jitter: f64,
     /// The drift of the receiver's clock: positive if it runs faster.
@@ -49,6 +51,7 @@ const NET: Net = Net {
     packet: 1200.0,
     chance: 0.0,
     managed: 0.0,
+    lossy: (0.0, SECONDS),
     jitter: 0.0,
     drift: 0.0,
     late: 0.0,
@@ -93,7 +96,7 @@ impl Net {
             last = last.max(free + 0.02 + self.phase + detour + jitter);
             let arrived = last + if chance.happens(self.late) { 0.06 } else { 0.0 };
             let ticks = (arrived * (1.0 + self.drift) / 250e-6) as i64;
-            let lost = dropped || chance.happens(self.chance);
+            let lost = dropped || (self.lossy.0..self.lossy.1).contains(&at) && chance.happens(self.chance);
             let arrived = (!lost).then(|| PeerTime::from_nanos(ticks * 250_000));
             let fate = if lost { Fate::Lost } else { Fate::Arrived { is_reported: true } };
             let left = Time::from_nanos((at * 1e9) as u64);
@@ -193,6 +196,39 @@ fn losses_of_a_full_queue_are_told_from_those_by_chance() {
     let chance = Net { chance: 0.02, ..NET }.path();
     assert!(!chance.queue.full);
     assert!((0.012..0.028).contains(&chance.losses.chance), "{:?}", chance.losses);
+    for (path, is_random) in [(full, false), (chance, true)] {
+        let lost: u32 = path.bins.iter().filter_map(|bin| bin.lost).sum();
+        let random: u32 = path.bins.iter().map(|bin| bin.lost_by_chance).sum();
+        assert!(if is_random { random * 2 > lost } else { random * 20 < lost }, "{random} of {lost}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn losses_in_a_part_of_the_call_are_random_there_and_in_the_whole_call(
+        chance in prop_oneof![0.03..0.5_f64, Just(1.0)],
+        from in 5.0..40.0_f64,
+        seconds in 1.0..15.0_f64,
+        sends in 0.7e6..1.4e6_f64,
+        spacing in prop_oneof![Just(1e-5), Just(1e-3), Just(3e-3)],
+    ) {
+        // An outage of many seconds is a pause of the call.
+        let seconds = if chance < 1.0 { seconds } else { seconds / 5.0 };
+        let path = Net { chance, lossy: (from, from + seconds), sends, spacing, ..NET }.path();
+        let (mut lost, mut random) = (0, 0);
+        for bin in &path.bins {
+            prop_assert!(bin.lost_by_chance <= bin.lost.unwrap());
+            lost += bin.lost.unwrap();
+            random += bin.lost_by_chance;
+        }
+        prop_assume!(lost >= 10);
+        prop_assert!(random * 2 >= lost, "{random} of {lost}: {:?}", path.queue);
+        let packets: u32 = path.bins.iter().map(|bin| bin.packets).sum();
+        let ratio = path.losses.chance * f64::from(packets) / f64::from(lost);
+        prop_assert!((0.6..1.6).contains(&ratio), "{ratio}: {:?}", path.losses);
+    }
 }
 
 #[test]
