@@ -40,6 +40,8 @@ _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _MOST_OF_CALL = 0.9
 """The report gives the largest video stream's time interval if it is shorter than this fraction of the call."""
+_NEAR_ROUTE_CHANGE_S = 10.0
+"""The delay of an empty queue changes at most this long after the capacity, in seconds. A queue drains before."""
 _MOST_NAMED = 3
 """The report gives the causes for at most this number of other directions and connections of a dump."""
 _LOST_MS = 1000.0
@@ -324,7 +326,7 @@ def _capacity(bins: list[Json]) -> Json:
 
 def sentences(call: Json) -> list[str]:
     """Describe a call: its problems and their cause, what other controllers would have done, and the path."""
-    seen, path = call["seen"], call["path"]
+    seen = call["seen"]
     said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     packets = "an unknown number of" if seen["packets"] is None else say.count(seen["packets"])
     said += [
@@ -345,7 +347,7 @@ def sentences(call: Json) -> list[str]:
             f"{say.seconds(frames['pause_s'])}, {say.seconds(frames['paused_s'])} in total. Whether "
             "retransmissions completed the others is unknown."
         )
-    return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
+    return said + _path_said(call) + [f"Note: {note}." for note in seen["notes"]]
 
 
 def _pictures_of(frames: Json, seen: Json) -> str:
@@ -367,7 +369,8 @@ def _packets_said(seen: Json) -> str:
     )
 
 
-def _path_said(path: Json) -> list[str]:
+def _path_said(call: Json) -> list[str]:
+    path = call["path"]
     if path["refusals"]:
         said = [f"The path of the call can't be determined: {why}." for why in path["refusals"]]
         if shared := path["shared"]:
@@ -404,12 +407,41 @@ def _path_said(path: Json) -> list[str]:
             f"{say.frac(path['chance_loss_frac'])} of the packets were lost while the queue was not full, "
             f"{say.plain(path['loss_run_packets'])} in a row on average."
         )
+    if not queue["full"] and (unexplained := _unexplained(call["bins"])):
+        said.append(
+            f"{say.frac(unexplained)} of the packets were lost at the longest queue, and nothing shows that it was "
+            "full: the replay's paths do not have these losses."
+        )
     if path["route_changes_s"]:
         times = say.listed([say.seconds(at) for at in path["route_changes_s"]])
+        is_slower = any(_may_have_changed(call, at) for at in path["route_changes_s"])
+        rate = ", or the link's rate, with which each packet takes another time to send" if is_slower else ""
         said.append(
-            f"The delay without queueing changed at about {times}: the route changed, or a clock was set."
+            f"The delay without queueing changed at about {times}: the route changed, or a clock was set{rate}."
         )
     return said
+
+
+def _unexplained(bins: Sequence[Json]) -> float:
+    """Return the fraction of packets whose loss is neither random nor explained by a queue that is known to be full."""
+    counted = [each for each in bins if each["lost"] is not None]
+    packets = sum(each["packets"] for each in counted)
+    lost = (call_diagnosis.losses(counted) or 0) - call_diagnosis.lost_by_chance(counted)
+    return lost / packets if packets else 0.0
+
+
+def _may_have_changed(call: Json, at_s: float) -> bool:
+    """Whether the capacity may have changed near a time, because it is unknown before or after, or differs."""
+    place, near = round(at_s / call["bin_s"]), round(_NEAR_ROUTE_CHANGE_S / call["bin_s"])
+    bins = call["bins"]
+    before, after = bins[max(place - near, 0) : place], bins[place : place + near]
+    rates = [
+        [each["capacity_bps"]["rate"] for each in part if each["capacity_bps"]] for part in (before, after)
+    ]
+    # A rate that is mostly unknown may have been another one.
+    if any(2 * len(known) <= len(part) for known, part in zip(rates, (before, after), strict=True)):
+        return True
+    return min(map(min, rates)) < call_diagnosis.FELL * max(map(max, rates))
 
 
 # ---------------------------------------------------------------- as a folder

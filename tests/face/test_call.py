@@ -125,7 +125,7 @@ def test_others_that_a_user_names_stand_in_the_path_as_the_user_s_word() -> None
     flows = replay.scenario(read, replay.middle_path(read), "f.csv")["flow"]
     assert [flow["name"] for flow in flows] == ["video", "beside1", "beside2", "beside3"]
     assert [flow.get("bytes") for flow in flows] == [None, None, None, "300kB"]
-    assert "with cubic:2, web in the same queue" in call._path_said(read["path"])[0]
+    assert "with cubic:2, web in the same queue" in call._path_said(read)[0]
     with pytest.raises(UserError, match="--beside: no traffic is called"):
         call.read(SENDER, beside="cubik:1")
     alone = call.read(SENDER, controllers=[], beside="cubic:1")
@@ -479,6 +479,43 @@ def test_a_queue_that_the_call_alone_overfilled_is_named_whatever_the_slope_of_t
     own = f"filled the queue on a link of {say.rate(rate)}"
     assert (own in said) == (is_faster and is_full), said
     assert ("the least delay grew or fell" in said) == (own not in said), said
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_change_of_the_delay_may_be_of_the_link_s_rate_unless_that_is_known_to_be_the_same(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    kind, at = ("same", "other", "unknown")[seed % 3], chance.randint(10, 50)
+    before = chance.uniform(0.5e6, 5e6)
+    after = before * (chance.choice([0.3, 0.7, 1.5, 4.0]) if kind == "other" else chance.uniform(0.97, 1.03))
+    changes = 2 * at - chance.randint(0, 12)
+    bins = [
+        part(None if kind == "unknown" and k < 2 * at else before if k < changes else after)
+        for k in range(120)
+    ]
+    read = shown(chance) | {"bins": bins}
+    read["path"] |= {"route_changes_s": [at], "band_frac": 0.05, "known_frac": 0.6, "chance_loss_frac": 0.0}
+    for each in bins:
+        each |= {"packets": 50, "lost": 0}
+    said = " ".join(call._path_said(read))
+    assert "the route changed, or a clock was set" in said
+    assert ("or the link's rate" in said) == (kind != "same"), said
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize(("lost", "by_chance"), [(0, 0), (4, 4), (4, 1)])
+def test_losses_that_the_replay_leaves_out_are_counted(is_full: bool, lost: int, by_chance: int) -> None:
+    read = shown(random.Random(1))
+    read["path"] |= {"route_changes_s": [], "band_frac": 0.05, "known_frac": 0.6, "chance_loss_frac": 0.0}
+    read["path"]["queue"]["full"] = is_full
+    for each in read["bins"]:
+        each |= {"packets": 100, "lost": lost, "lost_by_chance": by_chance}
+    said = " ".join(call._path_said(read))
+    assert ("3.0 % of the packets were lost at the longest queue" in said) == (
+        lost > by_chance and not is_full
+    ), said
+    assert ("paths do not have these losses" in said) == (lost > by_chance and not is_full), said
 
 
 @pytest.mark.parametrize("seed", range(6))
