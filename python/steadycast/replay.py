@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -255,6 +256,8 @@ def _alike(a: float, b: float) -> bool:
 
 
 FRAMES = "frames.csv"
+_OTHER = re.compile(r"(?P<kind>[a-zA-Z]\w*)(:(?P<count>[1-9][0-9]?))?")
+"""Competing flows of one kind, and their number."""
 _RUNG_BPS = 1e6
 
 
@@ -262,11 +265,18 @@ def others(named: str | None) -> list[Json]:
     """Return the competing flows that a user asks for, for example by "cubic" or "cubic:2,web:1".
 
     Raises:
-        UserError: a kind of traffic is unknown.
+        UserError: the text has another form, or a kind of traffic is unknown.
 
     """
-    parts = [part.strip().partition(":") for part in (named or "").split(",") if part]
-    words = "".join(f"+{count or 1}{kind}" for kind, _, count in parts)
+    if named is None:
+        return []
+    words = ""
+    for part in named.split(","):
+        form = _OTHER.fullmatch(part.strip())
+        if form is None:
+            what = f'"{part.strip()}" is neither KIND nor KIND:N, with N from 1 to 99'
+            raise UserError("--beside", what, "write for example cubic:2 or cubic:2,web:1")
+        words += f"+{form['count'] or 1}{form['kind']}"
     try:
         return list(networks.find(f"steps{words}").flow)
     except UserError as error:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from steadycast import call, call_diagnosis, openloop, replay
 from steadycast.errors import UserError
 from steadycast.folder import Folder
@@ -131,6 +133,28 @@ def test_others_that_a_user_names_stand_in_the_path_as_the_user_s_word() -> None
     alone = call.read(SENDER, controllers=[], beside="cubic:1")
     assert alone["path"]["beside"] is None
     assert any("--beside" in note for note in alone["seen"]["notes"])
+
+
+@given(
+    st.sampled_from(["cubic", "newreno", "bbr", "web", "2cubic", "", "cubic:2"]),
+    st.sampled_from(
+        ["", ":", *(f":{n}" for n in ("1", "2", "99", "0", "00", "100", "-1", "x", "1.5", "2:3"))]
+    ),
+)
+def test_named_others_have_one_form_and_the_remedy_has_this_form(kind: str, count: str) -> None:
+    text = kind + count
+    if kind.isalpha() and count in ("", ":1", ":2", ":99"):
+        assert len(replay.others(text)) == int(count[1:] or 1)
+        return
+    if text == "cubic:2":
+        assert len(replay.others(text)) == 2
+        return
+    with pytest.raises(UserError) as told:
+        replay.others(f"web,{text}")
+    assert told.value.place == "--beside"
+    assert f'"{text}" is neither KIND nor KIND:N' in told.value.problem
+    examples = told.value.remedy.removeprefix("write for example ").split(" or ")
+    assert [len(replay.others(example)) for example in examples] == [2, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
