@@ -74,6 +74,8 @@ _MIN_AUDIO_PACKETS = 200
 
 Such windows occur in silence, because a sender need not send silence.
 """
+_HEADER_LINES = 5
+"""A log of rtcstats has an event in this number of lines."""
 _MOST_DEPTH = 8
 """The deepest nesting of objects in which statistics are found."""
 _UNSHOWN: Json = {
@@ -295,9 +297,11 @@ def _foreign(dump: Any) -> str | None:
     nested = first[0] if isinstance(first, list) and first else first
     if isinstance(nested, dict) and nested.get("type") in _RTP and "id" not in nested:
         return "its statistics have no id, as those of a server (mediasoup) that are not getStats's, and are not read"
-    # rtcstats writes events as [name, connection, data, time]. Servers write objects that contain the id of a session.
-    is_event = isinstance(first, list) and len(first) > 2 and isinstance(first[0], str)
-    if is_event or (isinstance(first, dict) and "statsSessionId" in first):
+    # rtcstats writes events as [name, connection, data, time], after a header in newer versions. Servers write objects
+    # that contain the id of a session.
+    begin = dump[:_HEADER_LINES] if isinstance(dump, list) else []
+    has_event = any(isinstance(each, list) and len(each) > 2 and isinstance(each[0], str) for each in begin)
+    if has_event or (isinstance(first, dict) and "statsSessionId" in first):
         return "it is a log of rtcstats, which is not read"
     if isinstance(first, dict) and {"_index", "_source"} <= first.keys():
         return "it is a list of packets by tshark, which is not read"

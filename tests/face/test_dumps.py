@@ -533,6 +533,7 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
 
 
 def test_options_for_packets_are_not_ignored_silently(tmp_path: Path) -> None:
+        (json.dumps({"fileFormat": 3, "origin": "x"}) + "\n" + lines, "a log of rtcstats"),
     file = tmp_path / "stats.json"
     file.write_text(json.dumps(statistics(1)))
     notes = call.read(file, stream=5, beside="cubic:1", send_time_id=3)["seen"]["notes"]
