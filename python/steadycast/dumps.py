@@ -215,6 +215,11 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
         ) from error
     if not found:
+        other = next(each for each in _WAYS if each != side)
+        carried = {way for way in _WAYS if any(_carried_by(stats, way) for stats in calls)}
+        if side and carried == {other}:
+            what = f"it has no data of the {side}'s direction ({_WAYS[side][0]}), but of the {other}'s"
+            raise UserError(str(file), what, f"leave --side out, or give --side {other}")
         raise UserError(str(file), _foreign(dump) or _nothing(calls), _REMEDY)
     summaries = sorted((summary for _, summary in found), key=_carried, reverse=True)
     most, *others = summaries

@@ -323,6 +323,20 @@ def test_the_cause_of_the_other_direction_is_named_in_a_note(tmp_path: Path, for
     assert not any("--side" in each for each in call.read(file, side=other)["seen"]["notes"])
 
 
+@pytest.mark.parametrize("form", ["arrays", "internals", "lines"])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_a_direction_that_a_dump_does_not_have_is_refused_with_the_one_that_it_has(
+    tmp_path: Path, side: str, form: str
+) -> None:
+    file = tmp_path / "dump.json"
+    file.write_bytes(in_form(counters(is_sender=side == "receiver", restart=False), form))
+    other = "receiver" if side == "sender" else "sender"
+    with pytest.raises(UserError, match=f"no data of the {side}'s direction") as told:
+        call.read(file, side=side)
+    assert f"--side {other}" in told.value.remedy
+    assert call.read(file, side=other)["seen"]["side"] == other
+
+
 @pytest.mark.parametrize("side", ["sender", "receiver"])
 def test_losses_that_nothing_counts_are_unknown(tmp_path: Path, side: str) -> None:
     reports = counters(is_sender=side == "sender", restart=False)
@@ -519,6 +533,7 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (lines, "a log of rtcstats"),
         (json.dumps(rtcstats), "a log of rtcstats"),
         (client, "a log of rtcstats"),
+        (json.dumps({"fileFormat": 3, "origin": "x"}) + "\n" + lines, "a log of rtcstats"),
         (server, "a log of rtcstats"),
         (json.dumps(reports[:1]), "of one moment, which shows no rate"),
         (json.dumps(timing), "of one moment, which shows no rate"),
@@ -533,7 +548,6 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
 
 
 def test_options_for_packets_are_not_ignored_silently(tmp_path: Path) -> None:
-        (json.dumps({"fileFormat": 3, "origin": "x"}) + "\n" + lines, "a log of rtcstats"),
     file = tmp_path / "stats.json"
     file.write_text(json.dumps(statistics(1)))
     notes = call.read(file, stream=5, beside="cubic:1", send_time_id=3)["seen"]["notes"]
