@@ -107,6 +107,10 @@ class Stats:
         ids = [each for each, of in self.kinds.items() if of == kind and (only is None or each in only)]
         return [self.series[each, metric] for each in ids if (each, metric) in self.series]
 
+    def of_id(self, owner: str) -> list[Points]:
+        """Return all series of an id."""
+        return [points for (each, _), points in self.series.items() if each == owner]
+
     def media(self, kind: str, media: str) -> list[str]:
         """Return the ids of a type's streams that carry ``media``, which is "audio" or "video"."""
 
@@ -181,6 +185,10 @@ class Stats:
         return [each for each in reports if said([each], "localId") & local or said([each], "ssrc") & sources]
 
 
+class _SeriesError(Exception):
+    """A series of a dump of chrome://webrtc-internals can't be read."""
+
+
 def is_dump(data: bytes) -> bool:
     """Whether the bytes begin like JSON."""
     head = data[:64].decode(json.detect_encoding(data), errors="replace")
@@ -210,6 +218,8 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
         both = [(stats, each) for stats in calls for each in ([side] if side else _WAYS)]
         of_both = [(stats, _summary(stats, each)) for stats, each in both if _carried_by(stats, each)]
         found = [(stats, summary) for stats, summary in of_both if summary["bins"]]
+    except _SeriesError as error:
+        raise UserError(str(file), str(error), _REMEDY) from error
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
@@ -313,9 +323,14 @@ def _foreign(dump: Any) -> str | None:
     return None
 
 
+def _span(times: Iterable[float]) -> float:
+    """Return the time from the first to the last of these times, in seconds."""
+    known = list(times)
+    return max(known) - min(known) if known else 0.0
+
+
 def _length(points: Points) -> float:
-    times = [at for at, _ in points]
-    return max(times) - min(times) if times else 0.0
+    return _span(at for at, _ in points)
 
 
 def _calls(dump: Any) -> list[Stats]:
@@ -362,10 +377,14 @@ def _old(stats: Mapping[str, Any]) -> Stats:
         # Skip a series without values. It is an empty object.
         if not each:
             continue
-        points = each["values"]
         key = owner, metric
-        values[key] = json.loads(points) if isinstance(points, str) else list(points)
-        spans[key] = _seconds(each["startTime"]), _seconds(each["endTime"])
+        try:
+            points = each["values"]
+            values[key] = json.loads(points) if isinstance(points, str) else list(points)
+            spans[key] = _seconds(each["startTime"]), _seconds(each["endTime"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = "is not written as a browser does, with startTime, endTime and values"
+            raise _SeriesError(f"its series {name[:100]} {what}") from error
         known_by_id = (kind for prefix, kind in _PREFIXES.items() if owner.startswith(prefix))
         found.kinds[owner] = str(each.get("statsType") or next(known_by_id, ""))
     for (owner, metric), points in values.items():
@@ -701,6 +720,14 @@ def _summary(stats: Stats, side: str) -> Json:
         )
     if lost is not None and not stats.of(kind, _PACKETS[side], ids):
         notes.append(f"no {_PACKETS[side]} of an {kind} is in it: the share of lost packets is unknown")
+    if unreadable := sum(_number(value) is None for points in streams for _, value in points):
+        notes.append(f"{say.count(unreadable)} of its values of {counter} are no numbers, and are left out")
+    whole = _span(at for each in ids for points in stats.of_id(each) for at, _ in points)
+    if whole - _span(times) >= _LEAST_GAP_S:
+        notes.append(
+            f"{counter} covers only {say.seconds(_span(times))} of the {say.seconds(whole)} of its streams: the other "
+            "time is left out"
+        )
     if stats.untimed:
         notes.append(f"{say.count(stats.untimed)} of its values have no time, and are left out")
     notes += [

@@ -323,6 +323,49 @@ def test_the_cause_of_the_other_direction_is_named_in_a_note(tmp_path: Path, for
     assert not any("--side" in each for each in call.read(file, side=other)["seen"]["notes"])
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_values_that_a_counter_lacks_are_noted(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    dump = old_form([list(each.values()) for each in counters(is_sender=True, restart=False)])
+    stats = dump["PeerConnections"]["8-1"]["stats"]
+    values = json.loads(stats["O-bytesSent"]["values"])
+    wrong_at = chance.sample(range(1, 59), chance.choice([0, 1, 5]))
+    for k in wrong_at:
+        values[k] = chance.choice(["x", None, True, [], {}])
+    kept = chance.choice([60, 30, 4])
+    stats["O-bytesSent"]["values"] = json.dumps(values[-kept:])
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(dump))
+    notes = " ".join(call.read(file, controllers=[])["seen"]["notes"])
+    left_out = sum(k >= 60 - kept for k in wrong_at)
+    assert (f"{left_out} of its values of bytesSent are no numbers" in notes) == (left_out > 0), notes
+    covers = f"bytesSent covers only {say_s(kept - 1)} of the 59.0 s of its streams"
+    assert (covers in notes) == (kept < 60), notes
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        [1, 2],
+        "x",
+        7,
+        True,
+        {"values": "[1, 2"},
+        {"values": "[1]"},
+        {"values": 3, "startTime": 0, "endTime": 0},
+    ],
+)
+@pytest.mark.parametrize("name", ["O-bytesSent", "O-timestamp", "R-packetsLost"])
+def test_a_series_that_can_t_be_read_is_named(tmp_path: Path, name: str, series: object) -> None:
+    dump = old_form([list(each.values()) for each in counters(is_sender=True, restart=False)])
+    dump["PeerConnections"]["8-1"]["stats"][name] = series
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(dump))
+    with pytest.raises(UserError, match=f"its series {name} is not written as a browser does") as told:
+        call.read(file)
+    assert "Error" not in told.value.problem
+
+
 @pytest.mark.parametrize("form", ["arrays", "internals", "lines"])
 @pytest.mark.parametrize("side", ["sender", "receiver"])
 def test_a_direction_that_a_dump_does_not_have_is_refused_with_the_one_that_it_has(
