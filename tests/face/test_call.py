@@ -200,6 +200,24 @@ def test_a_browser_s_log_is_told_in_words_and_its_exit_code_says_whether_the_pat
     assert json.loads(told.out)["seen"]["packets"] == 580
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_file_that_is_wrong_leaves_the_results_of_the_others(say: Say, tmp_path: Path, place: int) -> None:
+    files = [SENDER, SENDER.with_name("bottleneck.log")]
+    files.insert(place, tmp_path / "none.log")
+    said = say("call", *files, "--paths", "0", "-o", tmp_path / "out", code=2)
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["bottleneck", "sender"]
+    assert said.out.count("report: ") == 2
+    assert said.err.count("none.log") == 1, said.err
+    told = say("call", *files, "--paths", "0", "--json", "--require-path", code=2)
+    assert [each["file"] for each in json.loads(told.out)] == ["sender.log", "bottleneck.log"]
+    # A wrong option is wrong for each file, and is said once.
+    refused = say("call", *files, "--controllers", "gccc", "-o", tmp_path / "other", code=2)
+    assert refused.err.count("no such controller") == 1, refused.err
+    assert not (tmp_path / "other").exists()
+    alone = say("call", files[place], ROOT / "README.md", code=2)
+    assert ("none.log" in alone.err, "README.md" in alone.err) == (True, True)
+
+
 def test_two_ends_of_a_call_show_the_path_that_reports_show(tmp_path: Path) -> None:
     text = SCENARIO.replace('"synthetic"', '"rfc8593"').replace(
         '["bottleneck"]', '["video.src-left", "right-video.dst1"]'

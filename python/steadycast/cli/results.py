@@ -349,19 +349,31 @@ def call(
             "give one FILE, the sender's",
         )
     asked = controllers.split(",")
-    read = [
-        calls.read(file, stream, side, other_end, asked, beside, key_file, send_time_id) for file in files
-    ]
-    if paths:
-        with base.module("steadycast.progress").shown() as told:
-            for each in read:
-                each["replay"] = calls.replay.replay(each, asked, paths, seed, told)
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         raise UserError("call", "two of these files have the same name", "read them one by one")
+    read = {}
+    wrong: dict[str, UserError] = {}
+    for file, name in zip(files, names, strict=True):
+        try:
+            read[name] = calls.read(file, stream, side, other_end, asked, beside, key_file, send_time_id)
+        except UserError as error:
+            if error.code is not Exit.MISUSED:
+                raise
+            # A file that can't be read must not discard the results of the others.
+            wrong[str(error)] = error
+    if not read:
+        *others, last = wrong.values()
+        for error in others:
+            base.tell(error)
+        raise last
+    if paths:
+        with base.module("steadycast.progress").shown() as told:
+            for each in read.values():
+                each["replay"] = calls.replay.replay(each, asked, paths, seed, told)
     otherwise = None if as_json else Path("runs") / (names[0] if len(files) == 1 else "calls")
     with base.place_of(out, otherwise, force=force) as place:
-        for each, name in zip(read, names, strict=True):
+        for name, each in read.items():
             if not as_json:
                 base.show(*calls.sentences(each))
                 if "controllers" in each.get("replay", {}):
@@ -374,6 +386,11 @@ def call(
                 if not as_json:
                     print(f"\nreport: {report}")
     if as_json:
-        base.print_json(read[0] if len(files) == 1 else read)
-    if require_path and any(each["path"]["refusals"] for each in read):
+        found = list(read.values())
+        base.print_json(found[0] if len(files) == 1 else found)
+    for error in wrong.values():
+        base.tell(error)
+    if wrong:
+        raise typer.Exit(Exit.MISUSED)
+    if require_path and any(each["path"]["refusals"] for each in read.values()):
         raise typer.Exit(Exit.FAILED)
