@@ -435,7 +435,7 @@ def _may_have_changed(call: Json, at_s: float) -> bool:
     place, near = round(at_s / call["bin_s"]), round(_NEAR_ROUTE_CHANGE_S / call["bin_s"])
     bins = call["bins"]
     before, after = bins[max(place - near, 0) : place], bins[place : place + near]
-    rates = [
+    rates: list[list[float]] = [
         [each["capacity_bps"]["rate"] for each in part if each["capacity_bps"]] for part in (before, after)
     ]
     # A rate that is mostly unknown may have been another one.

@@ -175,8 +175,8 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             let parts = counted(flows.len() as u64, "part");
             let (what, remedy) = if is_sequel {
                 let what = format!(
-                    "it holds {parts} of media, not all at the same time, as several calls or a sender that was started \
-                     again or set its clock back: {listed}"
+                    "it holds {parts} of media, not all at the same time, as several calls or a sender that was \
+                     started again or set its clock back: {listed}"
                 );
                 (what, if is_same_source { RESTART_REMEDY } else { STREAM_REMEDY })
             } else if is_same_source && has_senders {

@@ -357,11 +357,11 @@ def call(
     for file, name in zip(files, names, strict=True):
         try:
             read[name] = calls.read(file, stream, side, other_end, asked, beside, key_file, send_time_id)
-        except UserError as error:
-            if error.code is not Exit.MISUSED:
+        except UserError as problem:
+            if problem.code is not Exit.MISUSED:
                 raise
             # A file that can't be read must not discard the results of the others.
-            wrong[str(error)] = error
+            wrong[str(problem)] = problem
     if not read:
         *others, last = wrong.values()
         for error in others:
