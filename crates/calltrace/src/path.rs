@@ -1056,7 +1056,7 @@ struct Loss {
     delay: f64,
     /// Bytes in the queue before the burst.
     held: f64,
-    /// For each lost packet: the index of its bin, and the bytes in the queue that it would have had, with its own.
+    /// For each lost packet: the index of its bin, and the bytes in the queue with the packet (0 if it was empty).
     packets: Vec<(usize, f64)>,
 }
 
@@ -1095,8 +1095,9 @@ fn queue(points: &[Point], bins: &mut [Bin], is_alone: bool) -> (Queue, Losses, 
     let mut losses: Vec<Loss> = Vec::new();
     let (mut last, mut running) = ((0.0, 0.0), false);
     for (point, own) in points.iter().zip(own) {
-        // During a burst, the queue drains. Cross traffic may fill it again.
-        let lost = (place(point.left), if is_own(point.left) { own + point.size } else { last.1 });
+        // During a burst, the queue drains. Cross traffic may fill it again. An empty queue has room for each packet.
+        let with_own = if own > 0.0 { own + point.size } else { 0.0 };
+        let lost = (place(point.left), if is_own(point.left) { with_own } else { last.1 });
         match (point.exit, point.delay()) {
             (_, Some(delay)) => {
                 let delay = delay.max(0.0);
@@ -1141,7 +1142,11 @@ fn queue(points: &[Point], bins: &mut [Bin], is_alone: bool) -> (Queue, Losses, 
     }
     let total = (lost + all.iter().filter(|one| has_room(one.1)).count()).max(1);
     let run = if events == 0 { 1.0 } else { lost as f64 / f64::from(events) };
-    let found = Losses { chance: lost as f64 / total as f64, run };
+    // After a lost packet, the queue is shorter than after one that arrived. So packets with room may seem to be lost
+    // more often than packets are lost at all.
+    let all_lost: usize = losses.iter().map(|loss| loss.packets.len()).sum();
+    let share_lost = all_lost as f64 / (all_lost + all.len()).max(1) as f64;
+    let found = Losses { chance: (lost as f64 / total as f64).min(share_lost), run };
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 

@@ -223,11 +223,12 @@ proptest! {
             lost += bin.lost.unwrap();
             random += bin.lost_by_chance;
         }
-        prop_assume!(lost >= 10);
+        // Random losses may occur at long delays, like those of a managed queue. Of 9000 calls, 2 were refused for it.
+        prop_assume!(lost >= 10 && !path.refusals.iter().any(|why| why.contains("managed")));
         prop_assert!(random * 2 >= lost, "{random} of {lost}: {:?}", path.queue);
         let packets: u32 = path.bins.iter().map(|bin| bin.packets).sum();
         let ratio = path.losses.chance * f64::from(packets) / f64::from(lost);
-        prop_assert!((0.6..1.6).contains(&ratio), "{ratio}: {:?}", path.losses);
+        prop_assert!((0.5..1.01).contains(&ratio), "{ratio}: {:?}", path.losses);
     }
 }
 
