@@ -151,7 +151,8 @@ impl FlowKeys {
     /// # Errors
     /// Returns the error of the first wrong key.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
-        // Check the controller first, because a scenario's error also offers classes and programs. A live session has none.
+        // Check the controller first, because a scenario's error also offers classes and programs. A live session has
+        // none.
         if let Some(name) = self.0.get("controller").and_then(Value::as_str) {
             let place = format!("flow.{FLOW}.controller");
             Registry::default().find(name).map_err(|error| LiveError::new(place, error.problem, &error.remedy))?;

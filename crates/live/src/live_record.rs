@@ -113,8 +113,8 @@ pub(crate) fn reported(peers: &Peers) -> (Vec<String>, Vec<Figures>) {
         if peer.reports == 0 {
             continue;
         }
-        // Count from the first report block, because no block says with which packet the receiver has begun. Without two
-        // blocks, the loss is unknown. A receiver that sends only per-packet feedback sends none.
+        // Count from the first report block, because no block says with which packet the receiver has begun. Without
+        // two blocks, the loss is unknown. A receiver that sends only per-packet feedback sends none.
         let blocks = peer.begin.zip(peer.block);
         let loss = blocks.and_then(|(first, last)| loss_since(&first.block, &last.block));
         // Convert to milliseconds. A millisecond is 90 ticks of the RTP clock.
@@ -168,8 +168,8 @@ mod tests {
     const BLOCK: ReportBlock =
         ReportBlock { ssrc: 1, fraction: 0, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
 
-    /// Returns the list of peers after a receiver has sent these report blocks. Each has the number of packets that were
-    /// sent by then. A second passes between two blocks.
+    /// Returns the list of peers after a receiver has sent these report blocks. Each has the number of packets that
+    /// were sent by then. A second passes between two blocks.
     fn after(reports: &[(u64, ReportBlock)]) -> Peers {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         for (n, (packets, block)) in (0..).zip(reports) {

@@ -220,8 +220,8 @@ fn a_receiver_aligns_both_streams_from_the_first_reports_on_and_reports_on_both(
         assert!((sampled - shown).abs() < 1e-4, "{sampled} s at {shown} s");
     }
     // One in ten is lost. A report's share is of a few packets, and the value falls slowly. The bound was 0.4 until the
-    // sender's reports on audio had their own part of RTCP's share. Their times then changed, and one report was about two
-    // packets, of which one was lost: 0.44.
+    // sender's reports on audio had their own part of RTCP's share. Their times then changed, and one report was about
+    // two packets, of which one was lost: 0.44.
     let loss = sender.audio_loss().unwrap();
     assert!((0.05..=0.5).contains(&loss), "{loss}");
     let blocks = said.iter().filter_map(|bytes| match &Compound::parse(bytes).unwrap().packets[0] {
