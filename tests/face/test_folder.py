@@ -110,7 +110,7 @@ def test_force_never_replaces_a_folder_that_is_not_a_run(tmp_path: Path) -> None
     [
         ("summary.json", b"{", "damaged"),
         ("summary.json", b"[]", "not a JSON object"),
-        ("summary.json", b"\xff\xfe\x00", "not text"),
+        ("summary.json", b"\xff\xfe\x00", "UTF-16"),
         ("summary.json", b'{"format": 2}', "format 2"),
         ("summary.json", b'{"format": 1, "complete": false}', "interrupted"),
         ("rates.parquet", b"PAR1 no more", "the table is damaged"),
