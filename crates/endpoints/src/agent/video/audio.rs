@@ -13,7 +13,7 @@ const MAX_REORDERING: u64 = 50;
 
 /// An adaptive play-out ([`Playout`]). It counts the gaps that a player would have to conceal. If a packet is late, the
 /// gap is as long as the rise of the play-out delay. If a packet is lost, the gap is [`AUDIO_PACKET_TIME`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AudioPlayout {
     playout: Playout,
     /// The first sequence number, and the number that follows the newest sequence number.
@@ -24,13 +24,14 @@ pub struct AudioPlayout {
     missing: BTreeSet<u64>,
     /// Sequence number of the last lost packet, and how many packets were lost in a row up to it.
     run: Option<(u64, u64)>,
-    lost: u64,
+    /// Number of lost packets that were given up.
+    pub lost: u64,
     /// Number of packets that arrived after their play-out time.
     pub late: u64,
     /// Number of gaps that are longer than a packet.
     pub long_gaps: u64,
     /// Total duration of the gaps that were caused by late packets, or by lost packets that were given up.
-    concealed: Span,
+    pub concealed: Span,
 }
 
 impl Default for AudioPlayout {
@@ -78,14 +79,12 @@ impl AudioPlayout {
         (self.range, self.run) = (None, None);
     }
 
-    /// Returns the number of lost packets. A missing packet counts as lost until it arrives.
-    pub fn lost(&self) -> u64 {
-        self.lost + self.missing.len() as u64
-    }
-
-    /// Returns the total time that a player had to conceal. Packets that are still missing are included.
-    pub fn concealed(&self) -> Span {
-        self.concealed + AUDIO_PACKET_TIME * self.missing.len() as u64
+    /// Returns the counts as they are if the missing packets do not arrive any more.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let mut settled = self.clone();
+        settled.give_up(u64::MAX);
+        settled
     }
 
     fn give_up(&mut self, before: u64) {
@@ -140,16 +139,18 @@ mod tests {
                 playout.on_packet(sent + Span::millis(delay), seq as u64, Span::millis(delay));
             }
         }
-        playout
+        playout.settled()
     }
 
     #[test]
     fn a_lost_packet_is_a_short_gap_and_two_in_a_row_are_a_long_one() {
         let lost = |at: &'static [usize]| played((0..200).map(|n| (!at.contains(&n)).then_some(15)));
-        for (at, concealed, long_gaps) in [(&[][..], 0, 0), (&[7, 90], 40, 0), (&[7, 8, 60, 90, 91, 92], 120, 2)] {
+        for (at, concealed, long_gaps) in
+            [(&[][..], 0, 0), (&[7, 90], 40, 0), (&[7, 8, 60, 90, 91, 92], 120, 2), (&[7, 197, 198], 60, 1)]
+        {
             let playout = lost(at);
-            assert_eq!((playout.concealed(), playout.long_gaps), (Span::millis(concealed), long_gaps), "{at:?}");
-            assert_eq!((playout.lost(), playout.late, playout.covered()), (at.len() as u64, 0, Span::secs(4)));
+            assert_eq!((playout.concealed, playout.long_gaps), (Span::millis(concealed), long_gaps), "{at:?}");
+            assert_eq!((playout.lost, playout.late, playout.covered()), (at.len() as u64, 0, Span::secs(4)));
         }
     }
 
@@ -172,9 +173,9 @@ mod tests {
     #[test]
     fn a_delay_that_rises_is_concealed_once_and_jitter_within_the_play_out_delay_is_none() {
         let steady = played((0..200).map(|n| Some(10 + n % 3 * 10)));
-        assert_eq!((steady.concealed(), steady.long_gaps, steady.late), (Span::ZERO, 0, 0));
+        assert_eq!((steady.concealed, steady.long_gaps, steady.late), (Span::ZERO, 0, 0));
         // The delay rises from 20 to 120 ms. At the first late packet, the play-out delay rises from 40 ms to 130 ms.
         let risen = played((0..200).map(|n| Some(if n < 100 { 20 } else { 120 })));
-        assert_eq!((risen.concealed(), risen.long_gaps, risen.late), (Span::millis(90), 1, 1));
+        assert_eq!((risen.concealed, risen.long_gaps, risen.late), (Span::millis(90), 1, 1));
     }
 }

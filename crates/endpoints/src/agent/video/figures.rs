@@ -127,10 +127,10 @@ impl VideoSink {
 
 impl VideoSink {
     fn audio_figures(&self, into: &mut Figures) {
-        let Some(audio) = &self.audio else { return };
+        let Some(audio) = self.audio.as_ref().map(|audio| audio.settled()) else { return };
         let minutes = audio.covered().as_secs_f64() / 60.0;
-        let concealed = (minutes > 0.0).then(|| audio.concealed().as_millis_f64() / minutes);
-        into.put(&receiver::AUDIO_LOST, audio.lost());
+        let concealed = (minutes > 0.0).then(|| audio.concealed.as_millis_f64() / minutes);
+        into.put(&receiver::AUDIO_LOST, audio.lost);
         into.put(&receiver::AUDIO_LATE, audio.late);
         into.put(&receiver::AUDIO_GAPS, audio.long_gaps);
         into.put(&receiver::AUDIO_CONCEALED, concealed);
