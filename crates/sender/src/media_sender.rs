@@ -245,10 +245,11 @@ impl MediaSender {
                 }
             }
         }
-        let full = self.is_full();
-        let key_frame = self.stream(stream).is_some_and(|state| state.take_key_frame(now, full));
         let video = self.stream(stream).is_some_and(|state| state.settings.kind == StreamKind::Video);
-        EncoderTarget { rate, skip: video && full, key_frame }
+        // A video stream without a rate is paused.
+        let skip = video && (self.is_full() || rate == Rate::ZERO);
+        let key_frame = self.stream(stream).is_some_and(|state| state.take_key_frame(now, skip));
+        EncoderTarget { rate, skip, key_frame }
     }
 
     fn is_full(&self) -> bool {

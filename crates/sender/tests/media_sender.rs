@@ -271,6 +271,8 @@ fn layers_get_rate_in_their_order_and_audio_before_them() {
     let middle = sender.add_stream(layer(2, 300, 500));
     let high = sender.add_stream(layer(3, 600, 2_000));
     let audio = sender.add_stream(StreamSettings::audio(4, Rate::kbps(50)));
+    let mut skips = |stream| sender.encoder(ms(0), stream).skip;
+    assert_eq!([skips(low), skips(middle), skips(high)], [false, false, true], "a layer without a rate is paused");
     let mut rate = |stream| sender.encoder(ms(0), stream).rate;
     assert_eq!(rate(audio), Rate::kbps(50));
     assert_eq!((rate(low), rate(middle), rate(high)), (Rate::kbps(150), Rate::kbps(500), Rate::ZERO));
