@@ -31,8 +31,11 @@ impl Default for Timeouts {
     }
 }
 
-/// How many bytes at the end of a log are searched for its last line.
+/// How many bytes at the end of a log are searched for its last lines.
 const LAST: u64 = 4096;
+
+/// Maximum number of lines that are quoted from the end of a log.
+const LAST_LINES: usize = 12;
 
 /// Maximum number of bytes that are kept of a log, from its start. If more were written, a final line says how many
 /// bytes were left out.
@@ -158,10 +161,13 @@ impl Source {
                 "write one line for each message",
             ),
             ExchangeError::Closed(how) => {
-                let how = how.map_or_else(|| "had closed its output".into(), |how| format!("had ended with {how}"));
-                let last = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
-                let last = last.lines().rev().find(|line| !line.trim().is_empty()).map(shortened);
-                let last = last.map_or_else(String::new, |line| format!(", its last words were: {line}"));
+                let how =
+                    how.map_or_else(|| "had closed its input or output".into(), |how| format!("had ended with {how}"));
+                let log = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
+                let lines: Vec<_> = log.lines().map(str::trim).filter(|line| !line.is_empty()).map(shortened).collect();
+                // A run-time environment prints the cause first and its stack after it.
+                let last = lines[lines.len().saturating_sub(LAST_LINES)..].join(" | ");
+                let last = if last.is_empty() { last } else { format!(", its last words were: {last}") };
                 let remedy = "let it run until \"end\", or until its input ends";
                 self.wrong(format!("{at}, when \"{kind}\" was to be answered, it {how}{last}"), remedy)
             }
