@@ -1,6 +1,7 @@
 //! Max–min fair shares of a run's flows over time.
 
 use crate::activity::within;
+use crate::agent::{Recorded, SentStep};
 use crate::{AgentIx, FlowEnds, Record, Viewer};
 use steadycast_link::Link;
 use steadycast_record::{Claims, Demand, Shares};
@@ -162,7 +163,7 @@ impl Record<'_> {
                 let wants = match group {
                     // The lowest group's rate is no limit, because a receiver can change to a higher group.
                     Some(_) => Wants::Always(Demand::All),
-                    None => self.wants(spec, source, sinks, &there),
+                    None => self.wants(spec, source, &there),
                 };
                 streams.push(Stream { flow: n, links: links.clone(), there, from: ends.means_from.max(own), wants });
             }
@@ -256,8 +257,8 @@ impl Record<'_> {
     ///
     /// The demand is usually the highest rate that the source can use. In some seconds, the encoder or the cap limits
     /// the rate for at least half of the time in which the stream is present. The demand in these seconds is the rate
-    /// that was used.
-    fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
+    /// that was sent, whether it arrived or not.
+    fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
         let (FlowKind::Video(_), Some(video)) = (&spec.kind, video) else {
@@ -268,30 +269,26 @@ impl Record<'_> {
         if self_limited.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
-        let second = |(n, (self_limited, took)): (usize, (&Span, Bytes))| {
+        let second = |(n, (self_limited, sent)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
-            Demand::AtMost(if *self_limited * 2 >= present { took.per(present) } else { video.most })
+            Demand::AtMost(if *self_limited * 2 >= present { sent.per(present) } else { video.most })
         };
-        Wants::BySecond(self_limited.iter().zip(self.took(sinks, self_limited.len())).enumerate().map(second).collect())
+        let sent = self.sent_by_second(&video.sent(), self_limited.len());
+        Wants::BySecond(self_limited.iter().zip(sent).enumerate().map(second).collect())
     }
 
-    /// Returns the bytes that the receivers received in each second. Of several receivers, the one with the most bytes
-    /// counts.
-    fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
-        let mut most = vec![Bytes::ZERO; seconds];
-        for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
-            let mut took = vec![Bytes::ZERO; seconds];
-            // If a step is longer than a second, spread its bytes evenly over its seconds.
-            let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
-            for (n, point) in intake.samples.iter().enumerate() {
-                let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
-                let seconds = took.iter_mut().skip(first as usize).take(parts as usize);
-                seconds.for_each(|took| *took += Bytes::new(point.bytes / parts));
-            }
-            most.iter_mut().zip(took).for_each(|(most, took)| *most = (*most).max(took));
+    /// Returns the bytes that a source sent in each second.
+    fn sent_by_second(&self, steps: &[SentStep], seconds: usize) -> Vec<Bytes> {
+        let mut sent = vec![Bytes::ZERO; seconds];
+        // If a step is longer than a second, spread its bytes evenly over its seconds.
+        let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
+        for (n, step) in steps.iter().enumerate() {
+            let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
+            let seconds = sent.iter_mut().skip(first as usize).take(parts as usize);
+            seconds.for_each(|sent| *sent += Bytes::new(step.bytes / parts));
         }
-        most
+        sent
     }
 }
 
