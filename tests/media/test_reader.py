@@ -511,7 +511,7 @@ def test_pictures_of_no_use_are_refused() -> None:
         Reader(av.open("color=size=8x8", format="lavfi"), "tiny")
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=3)
 @given(count=st.integers(1, 8), turn=st.sampled_from(sorted(_TURNS)), loops=st.integers(1, 4))
 def test_pictures_of_a_repeated_film_are_freed_without_the_garbage_collector(
     tmp_path_factory: pytest.TempPathFactory, count: int, turn: tuple[int, int, int, int], loops: int
