@@ -23,7 +23,7 @@ from steadycast import cli
 
 # Generated inputs have a fixed seed, each test's own name. There is no deadline, so that a slow machine fails no
 # test.
-hypothesis.settings.register_profile("steadycast", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("steadycast", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("steadycast")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -177,7 +177,9 @@ def _wrong(value: object, shape: Shape, path: str, *, several: bool) -> Iterator
             if value.get(key) is None and (key in shape.needed or key in value):
                 yield _below(path, key), "it is null" if key in value else "it is missing"
         for key, each in shape.keys.items():
-            yield from _wrong(value.get(key), each, _below(path, key), several=several)
+            # What identifies an object is the same with each seed, so it is no list.
+            varies = several and key not in shape.needed
+            yield from _wrong(value.get(key), each, _below(path, key), several=varies)
     elif value is not None and not _fits(value, shape, several=several):
         yield path, f"{_shown(value)} is not {shape}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import shutil
@@ -109,9 +108,12 @@ def test_a_value_of_another_type_is_refused_with_its_place_and_a_remedy_or_is_on
 
 @cache
 def tried(file: Path) -> list[tuple[tuple[Any, ...], Any, UserError | None]]:
-    """Return each change of a file, as its path and value, with the check's refusal. Several tests use them."""
+    """Return changes of a file, as path and value, with the check's refusal. Several tests use them.
+
+    Each place gets every second value, and the next place the others.
+    """
     whole = json.loads(file.read_text())
-    changes = itertools.product(places(whole), VALUES)
+    changes = ((path, value) for n, path in enumerate(places(whole)) for value in VALUES[n % 2 :: 2])
     return [(path, value, refusal(put(whole, path, value), file.name)) for path, value in changes]
 
 

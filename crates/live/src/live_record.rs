@@ -113,10 +113,13 @@ pub(crate) fn reported(peers: &Peers) -> (Vec<String>, Vec<Figures>) {
         if peer.reports == 0 {
             continue;
         }
-        // Count from the first report block, because no block says with which packet the receiver has begun. Without
-        // two blocks, the loss is unknown. A receiver that sends only per-packet feedback sends none.
+        // Count from the first report block, because no block says with which packet the receiver has begun. With one
+        // block, only a loss of 0 is known. A receiver that sends only per-packet feedback sends no block.
         let blocks = peer.begin.zip(peer.block);
-        let loss = blocks.and_then(|(first, last)| loss_since(&first.block, &last.block));
+        let loss = blocks.and_then(|(first, last)| {
+            let lossless = first.block.cumulative_lost <= 0;
+            loss_since(&first.block, &last.block).or_else(|| lossless.then_some(0.0))
+        });
         // Convert to milliseconds. A millisecond is 90 ticks of the RTP clock.
         let jitter = peer.block.map(|received| f64::from(received.block.jitter) / 90.0);
         names.push(peer.cname.clone());
@@ -197,6 +200,7 @@ mod tests {
             };
             assert_eq!(loss(&after(&[at(1), at(2), at(5)])), Some(0.1), "joined at packet {joined}");
             assert_eq!(loss(&after(&[at(1)])), None, "one report does not say how many packets it is about");
+            assert_eq!(loss(&after(&[at(0)])), Some(0.0), "it says if none was lost");
         }
     }
 
