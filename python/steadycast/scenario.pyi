@@ -34,7 +34,8 @@ class Jitter(Part):
     """The distribution of the random delay. uniform: from 0 to twice the mean. normal: with a standard
     deviation of a third of the mean. half-normal: the absolute value of a normal distribution (RFC
     8868, 4.5). wifi: about 1 ms for most packets and about 90 ms for some, in the proportion that gives
-    the mean (from the C4 draft). Default: "exponential".
+    a mean of 1 to 85 ms (from the C4 draft). With another mean, wifi has the nearest that it can have.
+    Default: "exponential".
     """
     reorder: bool | None = None
     """Whether a packet may overtake earlier packets. With false, a packet waits for the one before it.
