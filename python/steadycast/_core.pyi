@@ -174,7 +174,8 @@ class Remote:
             seed: the seed of the controller's random numbers.
             probes: whether the program sends the probes that ``probe`` returns.
             late: whether the program reports each packet only together with its feedback, not when it is sent.
-            interval_s: the longest interval between two feedback messages in seconds; 0 if it is unknown.
+            interval_s: the longest interval between two feedback messages in seconds; 0 if it is unknown. A controller
+                that needs feedback more often is refused.
             acknowledged: whether all packets of a feedback message have one arrival time, as with QUIC.
 
         Raises:

@@ -211,6 +211,13 @@ def test_a_file_that_draws_nothing_can_t_be_drawn_again(path: Path, tmp_path: Pa
     assert "plain.toml" in said.err
 
 
+@pytest.mark.parametrize(("seeds", "place"), [("x", "--draw x"), ("7,", "--draw 7,"), ("9-7", "--draw 9-7")])
+def test_what_is_no_list_of_seeds_draws_nothing(path: Path, say: Say, seeds: str, place: str) -> None:
+    said = say("experiment", str(path), "--draw", seeds, code=2)
+    assert place in said.err
+    assert "Traceback" not in said.err
+
+
 Values = dict[tuple[int, str, int], tuple[float | None, float | None]]
 
 

@@ -142,8 +142,8 @@ typedef struct {
   // 1 if `steadycast_sent` is called only when the packet's feedback arrives, else 0. With 1, a controller with a
   // window is rejected. 0 for a program compiled without this field.
   uint32_t late;
-  // The longest interval between feedback messages in ms; 0 if unknown. Above 100, a controller whose window is
-  // clocked by acknowledgements is rejected.
+  // The longest interval between feedback messages in ms; 0 if unknown. A controller that needs feedback more often
+  // is rejected: some need it every 100 ms, others every 250 ms.
   uint32_t interval_ms;
   // 1 if all packets of a feedback message have one arrival time, else 0. With 1, a controller that needs the time
   // between arrivals is rejected. 0 for a program compiled without this field.

@@ -97,8 +97,8 @@ pub struct SteadycastBounds {
     /// 1 if `steadycast_sent` is called only when the packet's feedback arrives, else 0. With 1, a controller with a
     /// window is rejected. 0 for a program compiled without this field.
     pub late: u32,
-    /// The longest interval between feedback messages in ms; 0 if unknown. Above 100, a controller whose window is
-    /// clocked by acknowledgements is rejected.
+    /// The longest interval between feedback messages in ms; 0 if unknown. A controller that needs feedback more often
+    /// is rejected: some need it every 100 ms, others every 250 ms.
     pub interval_ms: u32,
     /// 1 if all packets of a feedback message have one arrival time, else 0. With 1, a controller that needs the time
     /// between arrivals is rejected. 0 for a program compiled without this field.

@@ -517,6 +517,11 @@ pub type BuildReceiver = fn(&Setup, &Values) -> Box<dyn ReceiverHalf>;
 /// Dash pattern of a line: lengths of dashes and gaps in points. It is empty for a solid line.
 pub type Dashes = &'static [f32];
 
+/// [`Controller::slowest_feedback`] of the controllers whose rate collapses without frequent feedback. With feedback
+/// each second, they have 0.01 to 0.21 times their usual rate on at least one path of
+/// `crates/remote/tests/all/matrix.rs`.
+pub(crate) const SLOWEST_FEEDBACK: Span = Span::millis(250);
+
 /// The registry entry of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {

@@ -101,7 +101,7 @@ pub(crate) struct FigureContext<'a> {
     pub(crate) source: Option<&'a VideoSource>,
     /// The other sources of the flow, if each receiver has its own source.
     pub(crate) others: Vec<&'a Agent>,
-    /// Number of packets that were sent after the last arrival at a sink, and were lost.
+    /// Number of packets that were sent after the last arrival at a sink and should have arrived by now.
     pub(crate) unheard: u64,
 }
 

@@ -21,6 +21,10 @@ pub struct Intake {
     pub delay: Spread,
     now: Sample,
     last: Sample,
+    /// Number of steps in the series.
+    steps: usize,
+    /// The last step with an arrival, and the number of packets expected in it.
+    heard: Option<(usize, u32)>,
     /// Counts per step of the series.
     pub samples: Rows<Point>,
     /// Digest of all arrivals and their times.
@@ -154,11 +158,9 @@ impl Intake {
     ///
     /// A sink expects the packets up to the newest that has arrived, so it does not notice the loss of later ones.
     pub(crate) fn silent_steps(&self, now: Time, step: Span) -> (Range<usize>, u64) {
-        let all = self.samples.all();
-        let last = all.iter().rposition(|point| point.packets > 0);
+        let (heard, expected) = self.heard.unwrap_or_default();
         let settled = now.since(Time::ZERO).saturating_sub(self.delay.max().unwrap_or_default());
-        let steps = last.unwrap_or(0)..(settled.as_nanos() / step.as_nanos()) as usize;
-        (steps, last.map_or(0, |last| u64::from(all[last].expected)))
+        (heard..(settled.as_nanos() / step.as_nanos()) as usize, u64::from(expected))
     }
 
     /// Writes the loss and the delay as figures.
@@ -176,11 +178,16 @@ impl Intake {
     /// far.
     pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
-        let packets = self.now.packets - self.last.packets;
+        let packets = (self.now.packets - self.last.packets) as u32;
+        let expected = expected.saturating_sub(self.last.expected) as u32;
+        if packets > 0 {
+            self.heard = Some((self.steps, expected));
+        }
+        self.steps += 1;
         self.samples.push(Point {
             bytes: self.now.bytes - self.last.bytes,
-            packets: packets as u32,
-            expected: expected.saturating_sub(self.last.expected) as u32,
+            packets,
+            expected,
             delay: (self.now.delay_ns - self.last.delay_ns)
                 .checked_div(self.now.delays - self.last.delays)
                 .map(Span::nanos),

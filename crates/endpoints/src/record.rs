@@ -68,7 +68,12 @@ pub struct FlowEnds {
 impl FlowEnds {
     /// Returns the source that sends to the receiver with this index.
     pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
-        self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
+        self.sources.get(self.source_place(receiver)).copied()
+    }
+
+    /// Returns the index in `sources` of the source that sends to the receiver with this index.
+    pub(crate) fn source_place(&self, receiver: usize) -> usize {
+        if self.sources.len() > 1 { receiver } else { 0 }
     }
 
     /// Returns how long the flow is active between `from` and `until`.

@@ -226,8 +226,8 @@ impl Record<'_> {
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
-    /// Returns how many packets were sent to a sink after its last arrival, and were lost. `sent` has the steps of the
-    /// sink's source.
+    /// Returns how many packets that were sent to a sink after its last arrival should have arrived by now. `sent` has
+    /// the steps of the sink's source.
     fn unheard(&self, ends: &FlowEnds, sink: AgentIx, sent: &[SentStep]) -> u64 {
         let recorded = self.recorded(sink);
         let Some(intake) = recorded.intake() else { return 0 };
@@ -248,7 +248,7 @@ impl Record<'_> {
             into.put(&receiver::THROUGHPUT, self.sink_rate(ends, *sink));
             let from = self.means_from(ends, *sink);
             let source = ends.source_of(n).and_then(|source| self.agents[source.0 as usize].video_source());
-            let steps = sent.get(if sent.len() > 1 { n } else { 0 }).map_or(&[][..], Vec::as_slice);
+            let steps = sent.get(ends.source_place(n)).map_or(&[][..], Vec::as_slice);
             let unheard = self.unheard(ends, *sink, steps);
             let about = self.about(ends.active(from, self.now), ends.means_from, from);
             let about = FigureContext { source, unheard, ..about };

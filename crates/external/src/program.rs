@@ -165,7 +165,7 @@ impl Source {
                     how.map_or_else(|| "had closed its input or output".into(), |how| format!("had ended with {how}"));
                 let log = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
                 let lines: Vec<_> = log.lines().map(str::trim).filter(|line| !line.is_empty()).map(shortened).collect();
-                // A run-time environment prints the cause first and its stack after it.
+                // Quote several lines, because an interpreter may print the cause of an error before the stack.
                 let last = lines[lines.len().saturating_sub(LAST_LINES)..].join(" | ");
                 let last = if last.is_empty() { last } else { format!(", its last words were: {last}") };
                 let remedy = "let it run until \"end\", or until its input ends";

@@ -258,7 +258,7 @@ struct Retransmitter {
     arq: Arq,
     /// Bytes of the packets' first transmissions.
     first: Bytes,
-    /// Bytes of retransmissions, and bytes that could have been sent during the delays before them.
+    /// Bytes of retransmissions, and the bytes that the link could have carried while it waited to retransmit.
     spent: Bytes,
 }
 

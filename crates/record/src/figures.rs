@@ -101,8 +101,9 @@ figures! {
             to the others. It is the mean over the time in which the flow competes (competing_s), or over the time in \
             which it is active if it never competes. The capacity follows events, traces, policers and outages. A flow \
             is active between start and stop while it has data. Its demand is limited by the rate in its settings. In \
-            a second in which the encoder's best quality or the cap limited a video's rate, the video's demand is its \
-            rate. A simulcast's groups have no fair share.")
+            a second in which the encoder's best quality or the cap limited a video's rate, the video's demand is the \
+            rate that it sent, also if less arrived. The capacity of a link with link-layer retransmission is what it \
+            delivers. A simulcast's groups have no fair share.")
             .shown("fair share", &[(Flows, "")]);
         COMPETING = figure("competing_s", Seconds, "The time after the warm-up in which the flow competes: another \
             active flow uses a link of its path, and the demands of both fill that link. For a flow with a session per \

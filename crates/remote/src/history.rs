@@ -1,10 +1,13 @@
-use crate::remote::UNTIMED_MESSAGES;
 use std::collections::VecDeque;
 use steadycast_control::{PacketArrival, PacketReport, Stream};
 use steadycast_units::{Bytes, PeerTime, Span, Time};
 
 /// Maximum number of packets in the history. It is less than 2¹⁵, so that numbers of 16 bits are unambiguous.
 const HISTORY_PACKETS: usize = 1 << 14;
+
+/// After this number of feedback messages that report arrivals without any arrival time, no later message is expected
+/// to have one. A few of the first messages may lack arrival times by chance.
+pub(crate) const UNTIMED_MESSAGES: u32 = 3;
 
 const SEQ_SPACES: usize = 4;
 

@@ -1,4 +1,5 @@
 use crate::clock_offset::ClockOffset;
+use crate::history::UNTIMED_MESSAGES;
 use crate::{History, Joined, Replayed};
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,7 +43,7 @@ pub struct Feedback {
     /// controller that needs the time between arrivals is then rejected.
     pub acknowledged: bool,
     /// The longest interval between two feedback messages. Zero if it is unknown. A controller that needs feedback more
-    /// often is rejected. For example, PGMCC and TFMCC need feedback every 100 ms.
+    /// often is rejected. For example, PGMCC and TFMCC need feedback every 100 ms, and SCReAM every 250 ms.
     pub interval: Span,
 }
 
@@ -100,10 +101,6 @@ const REPORT_INTERVAL: Span = Span::secs(1);
 /// The latest valid time on both clocks. It is 250 years, so that the times of NTP, which count from 1900, are valid. A
 /// time in nanoseconds still fits into 63 bits.
 const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
-
-/// After this number of feedback messages that report arrivals without any arrival time, no later message is expected
-/// to have one. A few of the first messages may lack arrival times by chance.
-pub(crate) const UNTIMED_MESSAGES: u32 = 3;
 
 /// Maximum number of buffered packets that feedback does not cover. Older ones are dropped.
 const MOST_UNCOVERED: usize = 1_024;

@@ -197,9 +197,9 @@ impl Members {
         Self { authenticated, ..self }
     }
 
-    /// Sets how many SSRCs this participant has besides its own one, for further streams such as audio. Each sends
-    /// reports, so each counts as a member, and as a sender while this participant sends media (RFC 3550, section
-    /// 6.2.1).
+    /// Sets the number of this participant's SSRCs for further streams such as audio, without its own SSRC. Each of
+    /// them sends reports. So each counts as a member, and as a sender while this participant sends media (RFC 3550,
+    /// section 6.2.1).
     pub fn set_further_streams(&mut self, further_streams: u32) {
         self.further_streams = further_streams;
     }

@@ -78,7 +78,7 @@ def quantile_level(level: float) -> float:
 
 
 def _periods(ends: Sequence[float]) -> None:
-    """Check that each period ends after its start. ``ends`` has the start and the end of each period."""
+    """Check that each period ends after its start. ``ends`` alternates starts and ends."""
     for begin, end in zip(ends[::2], ends[1::2], strict=True):
         if begin >= end:
             problem = f"the period from {begin:g} to {end:g} s does not end after its start"

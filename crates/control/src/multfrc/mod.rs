@@ -10,7 +10,7 @@ mod many;
 mod one;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Param, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, Param, Receivers, SLOWEST_FEEDBACK, params};
 use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
@@ -56,9 +56,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     sender: |setup, values| Box::new(one::Sender::new(setup, values)),
     receiver: one::receiver,
     promises: &[&MARKED],
-    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
-    // links (`crates/remote/tests/all/matrix.rs`).
-    slowest_feedback: Span::millis(250),
+    slowest_feedback: SLOWEST_FEEDBACK,
     ..MULTFRC
 };
 
@@ -69,9 +67,6 @@ pub(crate) const EAIO_TFRC: Controller = Controller {
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
     params: &IIMD,
-    // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
-    // links (`crates/remote/tests/all/matrix.rs`).
-    slowest_feedback: Span::millis(250),
     ..AIO_TFRC
 };
 

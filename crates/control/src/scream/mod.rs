@@ -10,7 +10,7 @@ mod profile;
 mod sender;
 mod window;
 
-use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, SLOWEST_FEEDBACK, params};
 use crate::report_scheduler::{ReportScheduler, SinceLastReport};
 use crate::{Need, Wake};
 use constants::{REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
@@ -33,9 +33,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
-    // With feedback each second, the rate was down to 0.09 times the rate with the controller's own reports on some
-    // links (`crates/remote/tests/all/matrix.rs`).
-    slowest_feedback: Span::millis(250),
+    slowest_feedback: SLOWEST_FEEDBACK,
     ..crate::fixed::CONTROLLER
 };
 

@@ -8,7 +8,9 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values, params};
+use crate::entry::{
+    Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, SLOWEST_FEEDBACK, Setup, Values, params,
+};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -49,9 +51,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         params,
         sender: original,
         receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
-        // With feedback each second, the rate was down to 0.01 times the rate with the controller's own reports on some
-        // links (`crates/remote/tests/all/matrix.rs`).
-        slowest_feedback: Span::millis(250),
+        slowest_feedback: SLOWEST_FEEDBACK,
         ..crate::fixed::CONTROLLER
     }
 }

@@ -99,9 +99,10 @@ fn what_it_is_told_are_lines_of_json_with_the_packets_that_have_left_if_it_asks_
 
 #[test]
 fn each_mistake_is_told_with_time_and_what_it_was() {
-    let cases: [(&str, &str); 11] = [
+    let cases: [(&str, &str); 12] = [
         ("exit 3", "at its flow's start, when \"hello\" was to be answered, it had ended with code 3"),
         ("echo why >&2; kill -9 $$", "it had ended with signal 9, its last words were: why"),
+        ("printf 'cause\\n\\n  at\\n' >&2; exit 1", "it had ended with code 1, its last words were: cause | at"),
         ("read -r _; echo hi", "at its flow's start it answered \"hello\" with hi: that is no JSON: "),
         ("read -r _; echo '{\"v\":2}'; read -r _", "it speaks version 2, this program version 1"),
         (&format!("{HELLO}read -r _; echo '{{}}'"), "it answered \"setup\" with {}: it has no \"rate\""),

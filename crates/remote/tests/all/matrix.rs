@@ -6,7 +6,7 @@
 //! - Rate by itself: 0.8 to 1.25 times the native pair's. Without feedback on a fifth of the packets: 0.7 to 1.3; with
 //!   the time of acknowledgement, which includes the return path and the wait for it, 0.7 to 1.25; with feedback every
 //!   100 ms 0.75 to 1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25. With feedback each
-//!   second, a way that was added later, 0.5 to 1.25.
+//!   second 0.5 to 1.25; this bound was written when that way was added, after the first run of the others.
 //! - Rate beside a CUBIC: 0.6 to 1.6 times the native pair's, and the CUBIC's at least 0.7 times what that pair leaves
 //!   it.
 //! - `pgmcc` waits for feedback, which is known to cost it rate (`native.rs`): at least 0.4.
@@ -134,10 +134,12 @@ fn broken(law: &str, way: &Way, path: &Path, beside: bool, native: &Outcome, rem
         _ if law.starts_with("tfrcp") => (least, most.max(1.6)),
         _ => (least, most),
     };
-    let more = match () {
-        () if is_rare(way.feedback) => 0.1,
-        () if law.starts_with("tfrcp") => 0.05,
-        () => 0.025,
+    let more = if is_rare(way.feedback) {
+        0.1
+    } else if law.starts_with("tfrcp") {
+        0.05
+    } else {
+        0.025
     };
     let later = way.feedback.saturating_sub(PLAIN.feedback).as_secs_f64();
     let ratio = remote.rate / native.rate;
