@@ -31,6 +31,20 @@ ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
 REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
+# What runs beside the tests in real time: two fifths of all other tests, by processor time. A real-time test leaves
+# nearly half of two processors idle.
+BESIDE = [
+    "tests/media",
+    "tests/sweep",
+    "tests/test_pages.py",
+    "tests/test_docs.py",
+    "tests/api",
+    "tests/test_notebooks.py",
+    "tests/sim",
+    "tests/reproduce",
+    "tests/evalvid",
+    "tests/cases",
+]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -86,9 +100,12 @@ def main() -> int:
         prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
         said = cargo_test(count)
         prepared.result()
-    needing_tools(count, said)
-    processor_bound(count)
-    real_time(count)
+    with ThreadPoolExecutor(1) as beside:
+        background = beside.submit(pytest, count, BESIDE, at_once=1, idle=True)
+        needing_tools(count, said)
+        real_time(count)
+        processor_bound(count)
+        background.result()
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -107,6 +124,11 @@ def cargo_test(count: Count) -> str:
     """Run the crates' tests that need no tool; returns cargo's output."""
     with part("cargo test"):
         return cargo(count, [])
+
+
+def become_idle() -> None:
+    """Give this process and its children only the processor time that no other process uses."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def needing_tools(count: Count, said: str) -> None:
@@ -178,12 +200,12 @@ def panic_of(said: str, name: str) -> str:
 
 
 def processor_bound(count: Count) -> None:
-    """Run the tests of the package that do not run in real time."""
-    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
+    """Run the tests of the package that neither run in real time nor beside those that do."""
+    pytest(count, [f"--ignore={folder}" for folder in [*REAL_TIME, *BESIDE]], at_once=3)
 
 
 def real_time(count: Count) -> None:
-    """Run the tests of the package in real time, after those that use much CPU time.
+    """Run the tests of the package in real time.
 
     The fault tests run alone, because other tests' video players would slow them down. The other timed tests run two
     at once: with four, up to three of them found the machine too busy. Each of the rest uses a fifth to a third of a
@@ -195,17 +217,30 @@ def real_time(count: Count) -> None:
     pytest(count, [*others, "-m", "not timed and not claim"], at_once=4)
 
 
-def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
-    """Run some of the tests in ``at_once`` processes.
+def pytest(count: Count, which: list[str], at_once: int, idle: bool = False) -> None:
+    """Run some of the tests in ``at_once`` processes. ``idle`` gives them only the time that other processes leave.
 
-    Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
+    Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over. The
+    output of tests that run beside others is printed at their end.
     """
     with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "junit.xml")
+        file, output = Path(folder, "junit.xml"), Path(folder, "output")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
         words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
-        code = subprocess.run(words, cwd=ROOT, check=False).returncode
+        if idle:
+            with output.open("wb") as into:
+                code = subprocess.run(
+                    words,
+                    cwd=ROOT,
+                    check=False,
+                    stdout=into,
+                    stderr=subprocess.STDOUT,
+                    preexec_fn=become_idle,
+                ).returncode
+            print(output.read_text(errors="replace"), flush=True)
+        else:
+            code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
             return
