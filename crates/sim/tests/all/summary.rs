@@ -157,3 +157,18 @@ fn the_kernels_window_limits_an_emulated_tcp_whatever_the_scenario_gives_it() {
                 it, and not the network; no larger one is opened here";
     assert!(said("emulated").contains(want), "{}", said("emulated"));
 }
+
+/// Whatever the encoder's rule is, a source without frames sends at the controller's rate: it has no large frames that
+/// need more.
+#[test]
+fn a_greedy_source_sends_at_the_controllers_rate_whatever_vbr_is() {
+    for vbr in ["bucket", "evalvid", "ladder", "frame", "frame\"\nroom = 10.0\nwait = \"1s", "rungs"] {
+        let text = beside_tcp("").replace("CONTROLLER", "fixed").replace(
+            "media = \"greedy\"",
+            &format!("media = \"greedy\"\nvbr = \"{vbr}\"\nparams.fixed = {{ rate = \"300kbps\" }}"),
+        );
+        let sent = num(&run(&text).flow("video")["sent_packets"]);
+        // 30 s at 300 kb/s in packets of 1200 B.
+        between(sent, 900.0, 945.0);
+    }
+}
