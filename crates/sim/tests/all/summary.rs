@@ -83,6 +83,33 @@ fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
     between(num(&whole["drop_frac"]), 1e-4, 0.05);
 }
 
+#[test]
+fn a_flow_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
+    // The link is congested until 1 s before the warm-up ends, because its rate rises then.
+    let repaired = "media = \"greedy\"\nrepair = \"rtx\"\nparams.fixed = { rate = \"500kbps\" }";
+    let text = beside_tcp("warmup = \"15s\"").replace("CONTROLLER", "fixed").replace("media = \"greedy\"", repaired);
+    let text = format!(
+        "{text}[[flow]]\nname = \"early\"\nkind = \"tcp\"\nstop = \"14s\"\n\
+         [[event]]\nat = \"14s\"\nset = {{ link = \"bottleneck\", rate = \"40Mbps\" }}\n"
+    );
+    let (warm, whole) = (run(&text), run(&text.replace("warmup = \"15s\"", "")));
+    for (flow, count) in [("video", "repair_packets"), ("tcp", "sent_packets"), ("early", "sent_packets")] {
+        between(num(&warm.flow(flow)[count]), 1.0, 1e6);
+        assert_eq!(warm.flow(flow)[count], whole.flow(flow)[count], "{flow} {count}");
+    }
+    assert_eq!(num(&warm.flow("video")["repair_bps"]), 0.0);
+    between(num(&whole.flow("video")["repair_bps"]), 1e3, 1e5);
+    // The reports come at an even rate.
+    let feedback = |run: &lab::Run| num(&run.flow("video")["feedback_bps"]);
+    between(feedback(&warm) / feedback(&whole), 0.9, 1.1);
+    between(num(&warm.flow("tcp")["srtt_ms"]["max"]), 40.0, 80.0);
+    between(num(&whole.flow("tcp")["srtt_ms"]["max"]), 120.0, 400.0);
+    between(num(&warm.flow("tcp")["cwnd_packets"]["mean"]), num(&whole.flow("tcp")["cwnd_packets"]["mean"]) + 1.0, 1e4);
+    for unknown in ["/srtt_ms/p50", "/cwnd_packets/mean", "/throughput_bps"] {
+        assert!(warm.flow("early").pointer(unknown).is_some_and(Value::is_null), "{unknown}");
+    }
+}
+
 /// Returns what a link of 10 Mb/s with 20 Mb/s offered used, and its throughput, with these events.
 fn overloaded(events: &[(&str, &str)]) -> (Option<f64>, f64) {
     let each = events.iter().map(|(at, rate)| {
