@@ -10,7 +10,7 @@ from steadycast.compare import Condition, Verdict, answer, doubts, read
 from steadycast.errors import UserError
 from steadycast.report.choice import RULE
 from steadycast.report.markup import plain
-from steadycast.report.run_comparison import Run, measures
+from steadycast.report.run_comparison import Run, draw_delays, measures, videos
 
 from tests.conftest import Say
 from tests.face.made_up import make
@@ -260,3 +260,14 @@ def test_the_table_with_a_line_per_run_stands_before_all_others(say: Say, tmp_pa
     text = (tmp_path / "compare.html").read_text()
     assert "▲" not in text
     assert "One seed each, so nothing is marked." in text
+
+
+def test_the_distribution_of_delays_leaves_the_warm_up_out(tmp_path: Path) -> None:
+    make(tmp_path / "a", receivers=1, seconds=64)
+    [run] = read([tmp_path / "a"])
+    for begin in (0.0, 10.0, 63.0, 64.0):
+        run.summary["from_s"] = begin
+        [one] = videos([run], "delay_ms")
+        after = [v for t, v in zip(one.t, one.values, strict=True) if t - 0.5 >= begin and not math.isnan(v)]
+        assert one.counted() == sorted(after)
+        assert (draw_delays([run]) is None) == (not after)

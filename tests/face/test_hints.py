@@ -11,7 +11,7 @@ import steadycast as sc
 from steadycast.errors import UserError
 from steadycast.progress import Terminal
 from steadycast.report import terminal
-from steadycast.report.answer import answer
+from steadycast.report.answer import answer, got
 from steadycast.report.say import rate as rate_said
 from steadycast.report.say import seconds as seconds_said
 
@@ -65,6 +65,12 @@ def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> 
     (tmp_path / "small.toml").write_text(SMALL)
     both = sc.run(tmp_path / "small.toml").summary
     assert terminal.unshared(both) is None
+    # A flow that stops before the end of the warm-up has no figures that another flow could explain.
+    changes = {"warmup": "2s", "flow.tcp.stop": "1s"}
+    early = sc.run(tmp_path / "small.toml", set=changes).summary
+    reasons = "video: no other flow competed with it; for tcp: not active after the warm-up"
+    assert str(terminal.unshared(early)) == f"of fair is unknown for {reasons}"
+    assert got(early["flows"][1]) == "tcp (cubic) was not active after the warm-up"
     # The fair share of each is half of the link's 1 Mb/s.
     assert sum(flow["share_of_fair"] for flow in both["flows"]) == pytest.approx(
         sum(flow["throughput_bps"] for flow in both["flows"]) / 0.5e6, rel=0.01

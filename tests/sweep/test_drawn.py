@@ -286,6 +286,15 @@ def test_counts_and_differences_are_those_of_the_runs(path: Path, data: st.DataO
     assert {row[0].shown for row in means.rows} >= {"codel", "pie", "all"}
 
 
+def test_a_table_by_variant_is_a_table_of_all_points(path: Path) -> None:
+    keys = [(draw, who, seed) for draw in range(1, 25) for who in ("tfrc", "asmp") for seed in (1, 2)]
+    done = judged(path, dict.fromkeys(keys, (2.0, 0.0)))
+    for spec in done.spec.tables:
+        whole, also = (built(done, replace(spec, by=by)) for by in ((), ("variant",)))
+        assert whole == also
+        assert len({cell.shown for cell in also.heads}) == len(also.heads)
+
+
 def test_classes_count_each_point_once_for_each_name(path: Path) -> None:
     keys = [(draw, who, seed) for draw in range(1, 25) for who in ("tfrc", "asmp") for seed in (1, 2)]
     done = judged(path, dict.fromkeys(keys, (2.0, 0.0)))

@@ -582,7 +582,7 @@ impl Planner<'_> {
 
     fn reserve(&mut self) -> AgentIx {
         // Add a placeholder. At the end of the run, the agent that has the record replaces it.
-        self.agents.push(Agent::KernelSource(Box::default()));
+        self.agents.push(Agent::KernelSource(Box::new(KernelSource::new(Time::ZERO))));
         AgentIx(self.agents.len() as u32 - 1)
     }
 
@@ -608,7 +608,7 @@ impl Planner<'_> {
         let plan = self.turns(n, End::Source);
         let end = Time::ZERO + scenario.duration;
         let mut intake = Intake::new(ends.means_from, end.min(ends.stop)).active(&ends.active);
-        let mut figures = KernelSource::default();
+        let mut figures = KernelSource::new(ends.means_from);
         if let Some(store) = &self.store {
             intake.samples.keep_in(store);
             figures.samples.keep_in(store);

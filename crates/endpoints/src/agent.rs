@@ -91,7 +91,7 @@ pub(crate) trait Recorded {
 }
 
 pub(crate) struct FigureContext<'a> {
-    /// How long the agent's flow was active.
+    /// How long the agent's flow was active since the mean values began.
     pub(crate) active: Span,
     /// When the measurement of mean values begins.
     pub(crate) from: Time,

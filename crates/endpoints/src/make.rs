@@ -96,7 +96,7 @@ impl<'a> AgentFactory<'a> {
         match &flow.kind {
             sc::FlowKind::Cbr(cbr) => Ok(self.plain(cbr.rate, cbr.packet, None, intake)),
             sc::FlowKind::OnOff(on) => Ok(self.plain(on.rate, on.packet, Some((on.on, on.off)), intake)),
-            sc::FlowKind::Tcp(tcp) => self.tcp(flow, tcp, intake),
+            sc::FlowKind::Tcp(tcp) => self.tcp(flow, tcp, intake, ends.means_from),
             sc::FlowKind::Video(video) => {
                 let group = self.scenario.group_of(sc::FlowIx(n));
                 let siblings = group.map(|(simulcast, place)| self.siblings[simulcast][place].clone());
@@ -165,7 +165,7 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, BuildError> {
+    fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake, from: Time) -> Result<Makers<'a>, BuildError> {
         let mut config = tcp_config(flow, spec)?;
         if !config.tick.is_zero() {
             // As in ns-2, the connection's clock starts at a random time within a tick.
@@ -180,7 +180,7 @@ impl<'a> AgentFactory<'a> {
             source: Box::new(move |session| {
                 let chance = seed.part(&format!("flow.{session}.transfers"));
                 let config = tcp::Config { draws: seed.derive(&format!("flow.{session}.tcp")), ..config.clone() };
-                Agent::TcpSource(Box::new(TcpSource::new(config, &spec.source, chance)))
+                Agent::TcpSource(Box::new(TcpSource::new(config, &spec.source, chance, from)))
             }),
             sink: Box::new(move |_, _| Agent::TcpSink(Box::new(TcpSink::new(sink.clone(), intake.clone())))),
         })

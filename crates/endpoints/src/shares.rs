@@ -72,57 +72,58 @@ impl Stream {
 
 impl Record<'_> {
     pub(crate) fn fair_shares(&self) -> Vec<FlowShare> {
-        let mut each: Vec<Vec<Shares>> = vec![Vec::new(); self.flows.len()];
-        if !self.links.is_empty() {
-            let streams = self.streams();
-            for (stream, shares) in streams.iter().zip(self.shares_of(&streams)) {
-                each[stream.flow].push(shares);
-            }
+        let streams = if self.links.is_empty() { Vec::new() } else { self.streams() };
+        let mut each: Vec<Vec<(&Stream, Shares)>> = vec![Vec::new(); self.flows.len()];
+        for (stream, shares) in streams.iter().zip(self.shares_of(&streams)) {
+            each[stream.flow].push((stream, shares));
         }
         each.into_iter().enumerate().map(|(n, shares)| self.flow_share(n, &shares)).collect()
     }
 
-    fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
+    fn flow_share(&self, n: usize, streams: &[(&Stream, Shares)]) -> FlowShare {
         // A simulcast claims one share for all its groups. A single group therefore has no share of its own.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }
-        let time: Span = streams.iter().map(|stream| stream.time_competing).sum();
-        let throughout = streams.iter().all(|stream| stream.time_competing == stream.time_there);
+        let shares = || streams.iter().map(|(_, shares)| shares);
+        let time: Span = shares().map(|stream| stream.time_competing).sum();
+        let throughout = shares().all(|stream| stream.time_competing == stream.time_there);
         if time.is_zero() {
-            let fair = mean(streams.iter().map(|stream| stream.there));
+            let fair = mean(shares().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
         // Leave out a stream that never competes, because its `competing` has no value.
-        let fair =
-            mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
+        let fair = mean(shares().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
         FlowShare { fair, competing: Some(time / streams.len() as u64), rate }
     }
 
     /// Returns the mean rate of the receivers while their streams compete, in bit/s.
-    fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
+    ///
+    /// The series has no times of packets. The bytes of a bin are therefore counted in proportion: the time in which
+    /// the stream competes, divided by the time in which it has data to send.
+    fn rate_at(&self, n: usize, streams: &[(&Stream, Shares)]) -> Option<f64> {
         let ends = &self.flows[n];
+        let step = self.step.as_nanos();
+        // Packets of short periods arrive after their period. Bins of a second contain both the period and the packets.
+        let bin = if self.scenario.flows[n].kind.pauses() { step.max(SECOND.as_nanos()) } else { step };
         let rate = |(place, sink): (usize, &AgentIx)| {
             // There is one stream for all receivers, or one per receiver.
-            let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
+            let (stream, shares) = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
+            let since = |periods: &[(Time, Time)]| -> Vec<(Time, Time)> {
+                periods.iter().map(|(begin, end)| ((*begin).max(joined), *end)).filter(|(a, b)| a < b).collect()
+            };
+            let competing = since(&shares.times);
+            let span: Span = competing.iter().map(|(begin, end)| end.since(*begin)).sum();
+            let (competing, present) = (time_by_bin(&competing, bin), time_by_bin(&since(&stream.there), bin));
             let samples = self.recorded(*sink).intake()?.samples.all();
-            let times = stream.times.iter().map(|(begin, end)| ((*begin).max(joined), *end));
-            let times: Vec<_> = times.filter(|(begin, end)| begin < end).collect();
-            let span: Span = times.iter().map(|(begin, end)| end.since(*begin)).sum();
-            let step = self.step.as_nanos();
-            let mut bytes = 0.0;
-            for (begin, end) in times {
-                let steps = begin.as_nanos() / step..=end.as_nanos() / step;
-                for place in steps {
-                    let (from, until) =
-                        ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // Count the bytes of a step in proportion to the part of the step in which the stream competes.
-                    let part = until.saturating_sub(from) as f64 / step as f64;
-                    bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
-                }
-            }
+            let counted = samples.iter().enumerate().map(|(place, point)| {
+                let place = (place as u64 * step / bin) as usize;
+                let part = |times: &[u64]| times.get(place).copied().unwrap_or(0) as f64;
+                if part(&present) > 0.0 { point.bytes as f64 * part(&competing) / part(&present) } else { 0.0 }
+            });
+            let bytes: f64 = counted.sum();
             (!span.is_zero()).then(|| bytes * 8.0 / span.as_secs_f64())
         };
         let rates: Vec<f64> = ends.sinks.iter().enumerate().filter_map(rate).collect();
@@ -290,6 +291,20 @@ impl Record<'_> {
         }
         sent
     }
+}
+
+/// Returns how much of each bin of `bin` nanoseconds is within the periods, in nanoseconds.
+fn time_by_bin(periods: &[(Time, Time)], bin: u64) -> Vec<u64> {
+    let mut bins = Vec::new();
+    for (begin, end) in periods.iter().map(|(begin, end)| (begin.as_nanos(), end.as_nanos())) {
+        for place in begin / bin..end.div_ceil(bin) {
+            if bins.len() <= place as usize {
+                bins.resize(place as usize + 1, 0);
+            }
+            bins[place as usize] += ((place + 1) * bin).min(end) - (place * bin).max(begin);
+        }
+    }
+    bins
 }
 
 fn claims(streams: &[Stream]) -> Claims {

@@ -85,7 +85,7 @@ impl Record<'_> {
         }
         if let Some((source, others)) = ends.sources.split_first() {
             let others = others.iter().map(|other| &self.agents[other.0 as usize]).collect();
-            let about = self.about(ends.active(Time::ZERO, self.now), ends.means_from, ends.means_from);
+            let about = self.about(ends.active(ends.means_from, self.now), ends.means_from, ends.means_from);
             let about = FigureContext { others, ..about };
             self.recorded(*source).figures(&about, &mut into);
         }

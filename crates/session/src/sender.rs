@@ -68,6 +68,7 @@ pub struct SenderSettings {
     /// The ECN field of RTP packets, as long as the path does not change it.
     pub ecn: Ecn,
     /// Minimum ratio of the pacing rate to the target rate. It is at least 1 and makes room for frames of varying size.
+    /// It has no effect on a greedy source.
     pub room: f64,
     /// Settings for retransmission on NACK (RFC 4588). With `None`, packets are not retransmitted. Only for sessions of
     /// two members.
@@ -1102,8 +1103,10 @@ impl Sender {
     /// Returns the pacing rate that applies when there is no probe.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // Pace faster than the target rate. Otherwise frames that are larger than the mean would wait.
-        if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
+        // Pace frames faster than the target rate. Otherwise frames that are larger than the mean would wait. A greedy
+        // source has no frames: it would send at the higher rate all the time.
+        let faster = self.settings.room > 1.0 && !self.settings.greedy;
+        if faster { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {

@@ -371,7 +371,8 @@ def _group_heads(spec: TableSpec) -> tuple[str, ...]:
 
 def _by(spec: TableSpec) -> tuple[str, ...]:
     if spec.by is not None or spec.kind == "points":
-        return spec.by or ()
+        # Each group has a row per variant anyway.
+        return tuple(name for name in spec.by or () if name != "variant")
     return ("scenario",)
 
 

@@ -137,6 +137,8 @@ def a(word: str) -> str:
 def got(flow: Json) -> str:
     """Return a phrase about the throughput of a flow, and its ratio to the flow's fair share."""
     share = flow.get("share_of_fair")
+    if number(flow.get("throughput_bps")) is None:
+        return f"{title(flow)} was not active after the warm-up"
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
     if number(share) is not None:
         text += f", {say.frac(share)} of its fair share"

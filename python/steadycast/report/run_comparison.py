@@ -118,6 +118,12 @@ class Seen:
     flow: Json
     t: Sequence[float]
     values: Sequence[float]
+    means_from: float = 0.0
+    """The end of the warm-up, in seconds."""
+
+    def counted(self) -> list[float]:
+        """Return the values after the warm-up, sorted."""
+        return sorted(v for t, v in zip(self.t, self.values, strict=True) if t >= self.means_from and v == v)
 
 
 def videos(runs: Sequence[Run], column: str) -> list[Seen]:
@@ -131,7 +137,7 @@ def videos(runs: Sequence[Run], column: str) -> list[Seen]:
         for one in over_seeds(run, column):
             if one.flow["name"] in tested:
                 label = run.name if len(tested) == 1 else f"{run.name}: {one.flow['name']}"
-                found.append(Seen(label, one.flow, one.t, one.mid))
+                found.append(Seen(label, one.flow, one.t, one.mid, number(run.summary.get("from_s")) or 0.0))
     return found[:_MOST_LINES]
 
 
@@ -156,13 +162,11 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
 
 
 def draw_delays(runs: Sequence[Run]) -> Figure | None:
-    """Draw how the delays of the videos are distributed, from the table `rates` of each run.
+    """Draw how the delays of the videos are distributed after the warm-up, from the table `rates` of each run.
 
     The upper panel shows the cumulative distribution, the lower panel shows quantiles.
     """
-    lines = [
-        (one, known) for one in videos(runs, "delay_ms") if (known := sorted(v for v in one.values if v == v))
-    ]
+    lines = [(one, known) for one in videos(runs, "delay_ms") if (known := one.counted())]
     if not lines:
         return None
     looks = style.looks([one.flow for one, _ in lines])
@@ -216,7 +220,8 @@ FIGURES: dict[str, tuple[str, str, str, str]] = {
         "Delay of the videos",
         "delay_ms",
         "delay",
-        "The mean of each interval; with several seeds, their median. A longer play-out delay is added to it.",
+        "The mean of each interval after the warm-up; with several seeds, their median. A longer play-out delay is "
+        "added to it.",
     ),
 }
 """Figures that show all runs in one panel.

@@ -99,10 +99,20 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
 
 def unshared(summary: Mapping[str, Any]) -> Text | None:
     """Return a text that explains why flows have no fair share. Returns `None` if all flows have one."""
-    names = [str(flow["name"]) for flow in summary["flows"] if answer.never_competes(flow)]
-    if not names:
+    alone = [flow for flow in summary["flows"] if answer.never_competes(flow)]
+    if not alone:
         return None
-    return Text(f"of fair is unknown for {say.listed(names)}: no other flow competed with it", style="dim")
+    # A flow without a throughput was not active after the warm-up.
+    reasons = {
+        "no other flow competed with it": [flow for flow in alone if flow.get("throughput_bps") is not None],
+        "not active after the warm-up": [flow for flow in alone if flow.get("throughput_bps") is None],
+    }
+    parts = [
+        f"{say.listed([str(flow['name']) for flow in flows])}: {reason}"
+        for reason, flows in reasons.items()
+        if flows
+    ]
+    return Text(f"of fair is unknown for {'; for '.join(parts)}", style="dim")
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:

@@ -24,8 +24,8 @@ _WORDS: dict[str, str] = {
     "floor": "A lower limit of the rate: the encoder's worst quality, or a configured one.",
     "target": "The rate that the controller sets for the encoder.",
     "pacing": "The rate at which packets leave the sender.",
-    "warm-up": "The first part of the run. Means do not include it; figures over time show it, and the links' loads "
-    "and drops include it.",
+    "warm-up": "The first part of the run. Means and percentiles do not include it; figures over time show it, and "
+    "counts of packets include it.",
     "rule": "The controller's rule that led to a rate.",
     "by": "The receiver whose report led to the decision.",
     "bandwidth": "A link's rate, which scenario files call `rate` and reports call capacity.",

@@ -1,11 +1,11 @@
 //! The two ends of a TCP connection of the kernel, observed from outside.
 
-use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
+use super::tcp::{SegmentCounts, TcpMeans, TcpPoint, tcp_figures};
 use super::{FigureContext, Recorded};
 use crate::intake::{Digest, Intake};
 use crate::{Activity, Rows};
 use steadycast_record::Figures;
-use steadycast_units::{Bytes, Span, Spread, Time};
+use steadycast_units::{Bytes, Span, Time};
 
 /// The state of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,13 +29,11 @@ pub struct Observed {
 }
 
 /// A TCP sender in a kernel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct KernelSource {
     past: Observed,
     now: Observed,
-    /// Smoothed round-trip times. Each counts once per segment.
-    pub srtt: Spread,
-    window: WindowArea,
+    means: TcpMeans,
     last: Option<Time>,
     last_bytes: Bytes,
     /// State of TCP in each step of the time series.
@@ -47,18 +45,30 @@ pub struct KernelSource {
 }
 
 impl KernelSource {
+    /// Creates a source that has not been observed yet. Mean values begin at `means_from`.
+    pub fn new(means_from: Time) -> Self {
+        Self {
+            past: Observed::default(),
+            now: Observed::default(),
+            means: TcpMeans::new(means_from),
+            last: None,
+            last_bytes: Bytes::ZERO,
+            samples: Rows::default(),
+            activity: Activity::default(),
+            digest: Digest::default(),
+        }
+    }
+
     /// Adds an observation. Observations must follow each other at intervals that are short compared to the RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
             // Assume that the previously observed window was valid until now.
-            self.window.add(self.now.cwnd, now.since(last));
+            self.means.add_window(self.now.cwnd, last, now);
         }
         if let Some(srtt) = seen.srtt {
             // Add the value once per segment. In simulated TCP, each acknowledgment adds a value, so the percentiles of
             // simulated and kernel TCP are comparable.
-            for _ in self.now.sent..seen.sent.max(self.now.sent) {
-                self.srtt.add(srtt);
-            }
+            self.means.add_srtt(now, srtt, seen.sent.saturating_sub(self.now.sent));
         }
         self.digest.add(now.as_nanos() ^ seen.sent << 40);
         self.now = seen;
@@ -112,7 +122,7 @@ pub struct KernelSink {
 
 impl Recorded for KernelSource {
     fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
-        tcp_figures(self.counts(), &self.srtt, &self.window, into);
+        tcp_figures(self.counts(), &self.means, into);
     }
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes().get())
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_second_connection_counts_on_and_its_window_is_its_own() {
-        let mut source = KernelSource::default();
+        let mut source = KernelSource::new(Time::ZERO + Span::millis(50));
         let at = |ms| Time::ZERO + Span::millis(ms);
         let seen = |sent, cwnd| Observed {
             sent,
@@ -150,13 +160,13 @@ mod tests {
         source.observe(at(100), seen(30, 20.0));
         source.sample();
         source.close();
-        source.observe(at(5_000), seen(7, 10.0));
+        source.observe(at(5_000), seen(7, 40.0));
         source.observe(at(5_100), seen(8, 10.0));
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // Each of the two connections has a window of ten packets for 100 ms. The time between them does not count.
-        assert_eq!(source.window.over, Span::millis(200));
-        assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
+        // The window has ten packets for 50 ms of the first connection, after the warm-up, and then 40 packets for
+        // 100 ms of the second one. The time between the two does not count.
+        assert_eq!(source.means.cwnd(), Some(30.0));
     }
 }

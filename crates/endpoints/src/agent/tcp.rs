@@ -24,9 +24,7 @@ pub struct TcpSource {
     number: u32,
     /// Segment counts of the closed connections.
     past: SegmentCounts,
-    /// Smoothed round-trip times, with one sample per acknowledgment.
-    pub srtt: Spread,
-    window: WindowArea,
+    means: TcpMeans,
     last: Time,
     /// State of TCP in each step of the time series.
     pub samples: Rows<TcpPoint>,
@@ -51,22 +49,40 @@ pub struct SegmentCounts {
 
 sums!(SegmentCounts { sent, retransmitted, timeouts });
 
-/// The integral of a congestion window over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct WindowArea {
+/// The mean values of a TCP sender. They leave out the time before `from`.
+#[derive(Clone, Debug)]
+pub(super) struct TcpMeans {
+    /// When the mean values begin.
+    from: Time,
+    /// Smoothed round-trip times, with one sample per acknowledgment.
+    srtt: Spread,
     /// ∫ cwnd dt, in packets times seconds.
-    pub(super) packet_seconds: f64,
-    pub(super) over: Span,
+    packet_seconds: f64,
+    /// The time over which `packet_seconds` is an integral.
+    over: Span,
 }
 
-impl WindowArea {
-    pub(super) fn add(&mut self, cwnd: f64, span: Span) {
+impl TcpMeans {
+    pub(super) fn new(from: Time) -> Self {
+        Self { from, srtt: Spread::default(), packet_seconds: 0.0, over: Span::ZERO }
+    }
+
+    /// Adds the window that was valid from `since` until `now`.
+    pub(super) fn add_window(&mut self, cwnd: f64, since: Time, now: Time) {
+        let span = now.since(since.max(self.from));
         self.packet_seconds += cwnd * span.as_secs_f64();
         self.over += span;
     }
 
+    /// Adds a smoothed round-trip time as `samples` samples.
+    pub(super) fn add_srtt(&mut self, now: Time, srtt: Span, samples: u64) {
+        if now >= self.from {
+            (0..samples).for_each(|_| self.srtt.add(srtt));
+        }
+    }
+
     /// Returns the mean congestion window in packets. Returns `None` if no time has passed.
-    fn mean(&self) -> Option<f64> {
+    pub(super) fn cwnd(&self) -> Option<f64> {
         (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
     }
 }
@@ -89,7 +105,7 @@ row!(TcpPoint { cwnd, ssthresh, srtt, bytes });
 
 impl TcpSource {
     /// Creates a source. It sends nothing until it is started.
-    pub fn new(config: Config, source: &Workload, chance: Chance) -> Self {
+    pub fn new(config: Config, source: &Workload, chance: Chance, means_from: Time) -> Self {
         Self {
             sender: Sender::new(&config),
             work: Work::new(source, config.packet),
@@ -99,8 +115,7 @@ impl TcpSource {
             done: false,
             number: 0,
             past: SegmentCounts::default(),
-            srtt: Spread::default(),
-            window: WindowArea::default(),
+            means: TcpMeans::new(means_from),
             last: Time::ZERO,
             samples: Rows::default(),
             sent_bytes: Bytes::ZERO,
@@ -129,7 +144,10 @@ impl TcpSource {
 
     /// Stops the application, which then writes no more data.
     pub fn stop(&mut self, now: Time) {
-        self.account(now);
+        // The end of the run stops a source that has stopped before. Its window does not count in between.
+        if self.running {
+            self.account(now);
+        }
         self.running = false;
         self.activity.end(now);
     }
@@ -152,7 +170,7 @@ impl TcpSource {
         self.account(now);
         self.sender.on_ack(now, ack);
         if let Some(srtt) = self.sender.srtt() {
-            self.srtt.add(srtt);
+            self.means.add_srtt(now, srtt, 1);
         }
         true
     }
@@ -255,7 +273,7 @@ impl TcpSource {
 
     fn account(&mut self, now: Time) {
         // The window was constant since the last event, so this integral is exact.
-        self.window.add(self.sender.cwnd, now.since(self.last));
+        self.means.add_window(self.sender.cwnd, self.last, now);
         self.last = now;
     }
 
@@ -335,17 +353,17 @@ impl TcpSink {
     }
 }
 
-pub(super) fn tcp_figures(counts: SegmentCounts, srtt: &Spread, window: &WindowArea, into: &mut Figures) {
+pub(super) fn tcp_figures(counts: SegmentCounts, means: &TcpMeans, into: &mut Figures) {
     into.put(&flow::SENT_PACKETS, counts.sent);
     into.put(&flow::RETRANSMITTED, counts.retransmitted);
     into.put(&flow::TIMEOUTS, counts.timeouts);
-    into.put_spread(&flow::SRTT, srtt);
-    into.put(&flow::CWND_MEAN, window.mean());
+    into.put_spread(&flow::SRTT, &means.srtt);
+    into.put(&flow::CWND_MEAN, means.cwnd());
 }
 
 impl Recorded for TcpSource {
     fn figures(&self, _about: &FigureContext<'_>, into: &mut Figures) {
-        tcp_figures(self.counts(), &self.srtt, &self.window, into);
+        tcp_figures(self.counts(), &self.means, into);
     }
     fn digest(&self) -> (u64, u64) {
         (self.digest.value(), self.sent_bytes.get())

@@ -24,7 +24,7 @@ use steadycast_session::{
     AudioPacket, Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected,
     Protection, Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
 };
-use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
+use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time, sums};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
@@ -81,6 +81,21 @@ pub struct ViewRow {
 row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
+
+/// IP bytes of which the summary has mean rates.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CountedBytes {
+    /// Bytes of the accepted compounds with a report.
+    pub(crate) feedback: Bytes,
+    /// Bytes of the retransmitted packets.
+    pub(crate) repair: Bytes,
+    /// Bytes of the parity packets.
+    pub(crate) parity: Bytes,
+    /// Bytes of the padding packets.
+    pub(crate) padding: Bytes,
+}
+
+sums!(CountedBytes { feedback, repair, parity, padding });
 
 /// How long each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +170,8 @@ pub struct VideoSource {
     limits_since: Time,
     /// When the mean values begin. This is the end of the warm-up, or the start of the flow if that is later.
     means_from: Time,
+    /// The bytes that were counted before the mean values begin. `None` until then.
+    bytes_before: Option<CountedBytes>,
     /// Number of RTP media packets sent.
     pub sent_packets: u64,
     /// Number of audio packets sent.
@@ -247,6 +264,7 @@ impl VideoSource {
             limits: LimitShares::default(),
             limits_since: Time::ZERO,
             means_from,
+            bytes_before: None,
             sent_packets: 0,
             audio_packets: 0,
             audio_sent: None,
@@ -288,6 +306,32 @@ impl VideoSource {
         (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
+    /// Returns the bytes that were counted since the mean values began.
+    pub(crate) fn bytes_of_means(&self) -> CountedBytes {
+        let bytes = self.counted_bytes();
+        // If the measurement has not begun, nothing counts.
+        let before = self.bytes_before.unwrap_or(bytes);
+        CountedBytes {
+            feedback: bytes.feedback.saturating_sub(before.feedback),
+            repair: bytes.repair.saturating_sub(before.repair),
+            parity: bytes.parity.saturating_sub(before.parity),
+            padding: bytes.padding.saturating_sub(before.padding),
+        }
+    }
+
+    fn counted_bytes(&self) -> CountedBytes {
+        let repairs = self.repairs().unwrap_or_default();
+        let (_, padding) = self.padding().unwrap_or_default();
+        CountedBytes { feedback: self.feedback().bytes, repair: repairs.bytes, parity: repairs.parity_bytes, padding }
+    }
+
+    /// Saves the counts of bytes when the mean values begin. Must be called before each event that changes a count.
+    fn begin_means(&mut self, now: Time) {
+        if self.bytes_before.is_none() && now >= self.means_from {
+            self.bytes_before = Some(self.counted_bytes());
+        }
+    }
+
     /// Starts the source. May be called again after a stop. In a simulcast, the source waits for its first receiver.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
@@ -301,6 +345,7 @@ impl VideoSource {
         if self.running {
             return;
         }
+        self.begin_means(now);
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
             // To receivers, the old and the new session are the same stream.
@@ -337,6 +382,7 @@ impl VideoSource {
 
     /// Ends the source's activity. The BYE is sent later.
     fn end(&mut self, now: Time) {
+        self.begin_means(now);
         self.account(now);
         self.sending.end(now);
         (self.running, self.open) = (false, false);
@@ -375,6 +421,7 @@ impl VideoSource {
 
     /// Tells the source that the run ends. It encodes no more frames, but sends the packets that the pacer still has.
     pub fn finish(&mut self, now: Time) {
+        self.begin_means(now);
         self.account(now);
         (self.finished, self.open) = (true, false);
         // A source without frames ends immediately, because its pacer has no backlog.
@@ -412,6 +459,7 @@ impl VideoSource {
 
     /// Processes a datagram from the RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
+        self.begin_means(now);
         // In a simulcast, the first report of a receiver starts the session.
         if self.paused() && continues(bytes) {
             self.begin(now, out);
@@ -430,6 +478,7 @@ impl VideoSource {
 
     /// Encodes a frame that is due, or handles the expiry of a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
+        self.begin_means(now);
         if self.deserted_at() <= now {
             self.pause(now);
         }
@@ -522,7 +571,7 @@ impl VideoSource {
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
             self.frames.sent(now, media.fragment);
-            if let Some(frame) = self.frames.get(media.fragment.frame) {
+            if let Some(frame) = self.frames.get(media.fragment.frame).filter(|_| now >= self.means_from) {
                 self.backlog.add(now.since(frame.ready));
             }
         }

@@ -3,6 +3,7 @@
 use crate::lab;
 
 use lab::{between, num, run};
+use serde_json::Value;
 
 /// A 2 Mb/s link with 40 ms of round trip.
 const LINK: &str = "duration = \"60s\"\nwarmup = \"10s\"\n[topology]\nshape = \"dumbbell\"\n\
@@ -94,4 +95,24 @@ fn a_second_counts_for_fairness_once_both_flows_are_there() {
     let run = run(&text);
     // With the 30 s before the start of the second flow, at 1/2, the mean would be below 0.75.
     between(num(&run.summary["fairness"]["jain_1s"]["mean"]), 0.8, 1.0);
+}
+
+#[test]
+fn a_source_with_short_periods_has_a_share_of_what_it_sends_while_on() {
+    // Sources that pause at random times, and so compete in parts of their periods only. Each sends 1 Mb/s while on,
+    // whatever the network does, and no packet is lost.
+    for (on, off) in [("1ms", "249ms"), ("10ms", "500ms"), ("100ms", "4s")] {
+        let text = format!(
+            "{}[[flow]]\nname = \"x\"\ncount = 8\nkind = \"onoff\"\nrate = \"1Mbps\"\n\
+             packet = \"125B\"\non = {{ dist = \"constant\", mean = \"{on}\" }}\n\
+             off = {{ dist = \"exponential\", mean = \"{off}\" }}\n[record]\ninterval = \"INTERVAL\"\n",
+            LINK.replace("30p", "1000p")
+        );
+        for interval in ["1s", "100ms"] {
+            let run = run(&text.replace("INTERVAL", interval));
+            let rate = |x: &Value| num(&x["share_of_fair"]) * num(&x["fair_share_bps"]);
+            let rates: Vec<f64> = (1..=8).map(|n| rate(run.flow(&format!("x{n}")))).collect();
+            between(rates.iter().sum::<f64>() / 8.0, 0.8e6, 1.2e6);
+        }
+    }
 }

@@ -83,6 +83,33 @@ fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
     between(num(&whole["drop_frac"]), 1e-4, 0.05);
 }
 
+#[test]
+fn a_flow_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
+    // The link is congested until 1 s before the warm-up ends, because its rate rises then.
+    let repaired = "media = \"greedy\"\nrepair = \"rtx\"\nparams.fixed = { rate = \"500kbps\" }";
+    let text = beside_tcp("warmup = \"15s\"").replace("CONTROLLER", "fixed").replace("media = \"greedy\"", repaired);
+    let text = format!(
+        "{text}[[flow]]\nname = \"early\"\nkind = \"tcp\"\nstop = \"14s\"\n\
+         [[event]]\nat = \"14s\"\nset = {{ link = \"bottleneck\", rate = \"40Mbps\" }}\n"
+    );
+    let (warm, whole) = (run(&text), run(&text.replace("warmup = \"15s\"", "")));
+    for (flow, count) in [("video", "repair_packets"), ("tcp", "sent_packets"), ("early", "sent_packets")] {
+        between(num(&warm.flow(flow)[count]), 1.0, 1e6);
+        assert_eq!(warm.flow(flow)[count], whole.flow(flow)[count], "{flow} {count}");
+    }
+    assert_eq!(num(&warm.flow("video")["repair_bps"]), 0.0);
+    between(num(&whole.flow("video")["repair_bps"]), 1e3, 1e5);
+    // The reports come at an even rate.
+    let feedback = |run: &lab::Run| num(&run.flow("video")["feedback_bps"]);
+    between(feedback(&warm) / feedback(&whole), 0.9, 1.1);
+    between(num(&warm.flow("tcp")["srtt_ms"]["max"]), 40.0, 80.0);
+    between(num(&whole.flow("tcp")["srtt_ms"]["max"]), 120.0, 400.0);
+    between(num(&warm.flow("tcp")["cwnd_packets"]["mean"]), num(&whole.flow("tcp")["cwnd_packets"]["mean"]) + 1.0, 1e4);
+    for unknown in ["/srtt_ms/p50", "/cwnd_packets/mean", "/throughput_bps"] {
+        assert!(warm.flow("early").pointer(unknown).is_some_and(Value::is_null), "{unknown}");
+    }
+}
+
 /// Returns what a link of 10 Mb/s with 20 Mb/s offered used, and its throughput, with these events.
 fn overloaded(events: &[(&str, &str)]) -> (Option<f64>, f64) {
     let each = events.iter().map(|(at, rate)| {
@@ -156,4 +183,19 @@ fn the_kernels_window_limits_an_emulated_tcp_whatever_the_scenario_gives_it() {
     let want = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
                 it, and not the network; no larger one is opened here";
     assert!(said("emulated").contains(want), "{}", said("emulated"));
+}
+
+/// Whatever the encoder's rule is, a source without frames sends at the controller's rate: it has no large frames that
+/// need more.
+#[test]
+fn a_greedy_source_sends_at_the_controllers_rate_whatever_vbr_is() {
+    for vbr in ["bucket", "evalvid", "ladder", "frame", "frame\"\nroom = 10.0\nwait = \"1s", "rungs"] {
+        let text = beside_tcp("").replace("CONTROLLER", "fixed").replace(
+            "media = \"greedy\"",
+            &format!("media = \"greedy\"\nvbr = \"{vbr}\"\nparams.fixed = {{ rate = \"300kbps\" }}"),
+        );
+        let sent = num(&run(&text).flow("video")["sent_packets"]);
+        // 30 s at 300 kb/s in packets of 1200 B.
+        between(sent, 900.0, 945.0);
+    }
 }

@@ -1,6 +1,6 @@
 //! The figures and table rows of a video's sender and receiver.
 
-use super::{LimitShares, VideoSink, VideoSource, ViewRow};
+use super::{CountedBytes, LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
 use crate::agent::{FigureContext, Recorded, RowOrigin, SentStep};
 use crate::intake::Intake;
@@ -24,21 +24,22 @@ impl Recorded for VideoSource {
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         into.put(&flow::SENT_PACKETS, sum(Self::rtp_packets));
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
-        // Avoid a division by an active time of zero.
-        into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+        let bytes = all.iter().map(|source| source.bytes_of_means()).fold(CountedBytes::default(), Add::add);
+        // A mean rate is unknown if the source was not active after the warm-up.
+        let rate = |bytes: Bytes| (!about.active.is_zero()).then(|| bytes.per(about.active).as_bps_f64());
+        into.put(&flow::FEEDBACK_BPS, rate(bytes.feedback));
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
         if let Some(repairs) = repairs {
             into.put(&flow::REPAIR_PACKETS, repairs.packets);
-            into.put(&flow::REPAIR_BPS, repairs.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+            into.put(&flow::REPAIR_BPS, rate(bytes.repair));
             into.put(&flow::REPAIR_REFUSED, repairs.refused);
             into.put(&flow::REPAIR_STALE, repairs.stale);
             into.put(&flow::PARITY_PACKETS, repairs.parities);
-            let parity = repairs.parity_bytes.per(about.active.max(Span::nanos(1)));
-            into.put(&flow::PARITY_BPS, parity.as_bps_f64());
+            into.put(&flow::PARITY_BPS, rate(bytes.parity));
         }
-        if let Some((packets, bytes)) = padding {
+        if let Some((packets, _)) = padding {
             into.put(&flow::PADDING_PACKETS, packets);
-            into.put(&flow::PADDING_BPS, bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
+            into.put(&flow::PADDING_BPS, rate(bytes.padding));
         }
         if let Some((path, counts)) = ecn {
             into.put(&flow::ECN_PATH, path.name());
