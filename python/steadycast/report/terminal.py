@@ -102,7 +102,11 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
     names = [str(flow["name"]) for flow in summary["flows"] if answer.never_competes(flow)]
     if not names:
         return None
-    return Text(f"of fair is unknown for {say.listed(names)}: no other flow competed with it", style="dim")
+    without = "it" if len(names) == 1 else "each"
+    return Text(
+        f"of fair is unknown for {say.listed(names)}: {without} shared no full link with another flow",
+        style="dim",
+    )
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:
