@@ -218,9 +218,9 @@ def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: s
             0,
             "no packet of video (asmp) arrived. Check the rate and the loss of the links from its sender",
         ),
-        ([1.0, 0.5], 0, "no report reached the sender of video (asmp). Check"),
-        ([0.0], 0, "no report reached the sender of video (asmp). Check"),
-        ([None], 0, "no report reached the sender of video (asmp). Check"),
+        ([1.0, 0.5], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
+        ([0.0], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
+        ([None], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
         ([0.0], 1, "still in its start phase"),
     ],
 )

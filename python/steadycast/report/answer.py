@@ -107,8 +107,8 @@ def _broken_path(flow: Mapping[str, Any]) -> str | None:
         )
     if number(flow.get("feedback_packets")) == 0:
         return (
-            f"no report reached the sender of {title(flow)}. Check the rate, the loss and the delay of the links back "
-            "to the sender. If they are as intended, make the run longer."
+            f"no report reached the sender of {title(flow)}. Make the run longer, or check the rate, the loss and the "
+            "delay of the links back to the sender."
         )
     return None
 
