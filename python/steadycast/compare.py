@@ -274,6 +274,11 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
     }
 
 
+def notes(runs: Sequence[Run]) -> list[str]:
+    """Return a warning for each video whose rate the network did not limit, with the name of its run."""
+    return [f"{run.name}: {note}" for run in runs for note in uncompared(run.summary)]
+
+
 def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
     """Write the HTML page that shows all runs on shared scales."""
     every = with_base(runs, base)
@@ -282,7 +287,6 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
         + " ".join(str(r.path) for r in runs)
         + (f" --baseline {base.path}" if base else "")
     )
-    notes = [f"{run.name}: {note}" for run in every for note in uncompared(run.summary)]
     doubted = [f"{doubt}." for doubt in doubts(runs, base)]
     several = any(len(r.folders) > 1 for r in every)
     spread = " ± is half of the 95 % confidence interval of the mean." if several else ""
@@ -290,7 +294,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
     content = joined(
         (
             element("h1", " · ".join(run.name for run in every)),
-            *(element("p", note, class_="nothing") for note in (*doubted, *notes)),
+            *(element("p", note, class_="nothing") for note in (*doubted, *notes(every))),
             element("p", answer(every), class_="answer") if len(every) > 1 else Html(),
             element("p", rule, class_="small") if (rule := said_rule(every)) else Html(),
             _line_table(every),

@@ -362,13 +362,13 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
     """Return which slots are evaluated, or `None` if all are.
 
-    A slot is evaluated if its frame has a row. Slots before the first row are evaluated as well.
+    A slot is evaluated if its frame has a row. Slots before the first row are evaluated as well. The run may end before
+    a B frame is sent, although a later picture, to which the B frame refers, was sent. Its slot is not evaluated.
     """
     index = rows["frame"]
-    owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
-    absent = _without(index, len(owed))
-    slots = ladder.table.slot_of(absent[absent >= index[0]])
-    owed[slots[slots < len(owed)]] = False
+    owed = np.zeros(int(index[-1]) + 1, dtype=np.bool_)
+    slots = ladder.table.slot_of(np.concatenate([np.arange(index[0]), index]))
+    owed[slots[slots < len(owed)]] = True
     return None if owed.all() else owed
 
 

@@ -196,6 +196,13 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
         tcp["share_of_fair"] = 0.9 if name == "kind" else 0.2
         place.write_text(json.dumps(summary))
     said = " ".join(say("compare", "greedy", "kind").out.split())
+    assert said.startswith("Use kind")
+    summary = json.loads((tmp_path / "kind" / "summary.json").read_text())
+    summary["flows"][0]["limited_by_frac"] = {"encoder": 0.9, "network": 0.1}
+    (tmp_path / "kind" / "summary.json").write_text(json.dumps(summary))
+    warned = " ".join(say("compare", "greedy", "kind").out.split())
+    assert warned.startswith("kind: This run does not compare controllers: for 90 % of the time")
+    assert "Use kind: greedy leaves tcp 20 % of its fair share" in warned
     assert said.startswith(
         "Use kind: greedy leaves tcp 20 % of its fair share, kind 90 %. One seed is one sample"
     )

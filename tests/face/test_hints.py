@@ -60,8 +60,15 @@ def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> 
     assert (flow["share_of_fair"], flow["competing_s"], flow["fair_share_bps"]) == (None, 0, 1e6)
     said = terminal.unshared(summary)
     assert said is not None
-    assert str(said) == "of fair is unknown for video: no other flow competed with it"
-    assert any("competed with no other flow" in line for line in answer(summary))
+    assert str(said) == "of fair is unknown for video, which shared no full link with another flow"
+    assert any("shared no full link with another flow" in line for line in answer(summary))
+    idle = {"name": "late", "share_of_fair": None, "competing_s": 0, "throughput_bps": None}
+    said = terminal.unshared({"flows": [flow, idle, idle | {"name": "later"}]})
+    assert said is not None
+    assert str(said) == (
+        "of fair is unknown for video, which shared no full link with another flow; and for late and later, which "
+        "did not run in the measured time"
+    )
     (tmp_path / "small.toml").write_text(SMALL)
     both = sc.run(tmp_path / "small.toml").summary
     assert terminal.unshared(both) is None

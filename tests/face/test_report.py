@@ -210,6 +210,120 @@ def test_what_else_held_the_rate_is_said_first(shares: dict[str, float], says: s
     assert says in answer({"flows": [flow]})[0]
 
 
+@pytest.mark.parametrize(
+    ("arrived_loss", "reports", "says"),
+    [
+        (
+            [1.0],
+            0,
+            "no packet of video (asmp) arrived. Check the rate and the loss of the links from its sender",
+        ),
+        ([1.0, 0.5], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
+        ([0.0], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
+        ([None], 0, "no report reached the sender of video (asmp). Make the run longer, or check"),
+        ([0.0], 1, "still in its start phase"),
+    ],
+)
+def test_a_path_that_carries_nothing_is_no_start_phase_that_is_too_short(
+    arrived_loss: list[float | None], reports: int, says: str
+) -> None:
+    flow = {
+        "name": "video",
+        "kind": "video",
+        "controller": "asmp",
+        "limited_by_frac": {"start": 1.0},
+        "feedback_packets": reports,
+        "receivers": [{"loss_frac": loss} for loss in arrived_loss],
+    }
+    said = nothing_compared(flow)
+    assert said is not None
+    assert says in said
+
+
+EVENTS = """
+format = 1
+name = "events"
+duration = "12s"
+warmup = "2s"
+
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "1Mbps", delay = "10ms", back = { rate = "200kbps", queue = "fq-codel" } }
+
+[[flow]]
+name = "video"
+kind = "video"
+controller = "tfmcc"
+cast = "multicast"
+receivers = 2
+media = "greedy"
+floor = "500kbps"
+
+[[flow]]
+name = "other"
+kind = "video"
+controller = "tfrc"
+media = "greedy"
+start = "0s"
+
+[[flow]]
+name = "upload"
+kind = "tcp"
+from = "right"
+to = "left"
+
+[[event]]
+at = "3s"
+set = { link = ["bottleneck"], delay = "20ms" }
+
+[[event]]
+at = "4s"
+leave = ["video.dst1"]
+
+[[event]]
+at = "6s"
+stop = ["video", "other"]
+
+[[event]]
+at = "9s"
+start = ["other"]
+"""
+
+
+@pytest.fixture(scope="module")
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    path = tmp_path_factory.mktemp("events")
+    (path / "events.toml").write_text(EVENTS)
+    run(path / "events.toml", out=path / "run")
+    return Folder.open(path / "run")
+
+
+def test_events_are_labelled_with_names_and_not_with_lists(eventful: Folder) -> None:
+    assert [text for _, text in series.events(eventful)] == [
+        "bottleneck: 20ms",
+        "video.dst1 leaves",
+        "video and other stop",
+        "other starts",
+    ]
+
+
+def test_the_shares_of_limits_in_the_figure_are_those_of_the_table(eventful: Folder) -> None:
+    for flow in eventful.summary["flows"][:2]:
+        decisions = figures.decided(eventful).filter(pl.col("flow") == flow["name"])
+        periods = figures.limit_periods(eventful, flow["name"], decisions)
+        shares = figures.limit_shares(periods, eventful.summary["from_s"])
+        if "floor" in shares:
+            shares["network"] = shares.get("network", 0.0) + shares.pop("floor")
+        told = {limit: share for limit, share in flow["limited_by_frac"].items() if share}
+        assert shares == pytest.approx(told, abs=0.01)
+
+
+def test_the_capacity_in_the_figure_names_its_direction(eventful: Folder) -> None:
+    busiest = series.capacity(eventful)
+    assert busiest is not None
+    assert busiest[0] == "bottleneck, back"
+
+
 def test_a_run_without_pixels_has_no_quality_but_a_report(tmp_path: Path) -> None:
     make(tmp_path / "run", receivers=2, seconds=62, pixels=False)
     text = write_report(tmp_path / "run").read_text(encoding="utf-8")

@@ -405,3 +405,20 @@ def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Pat
 @pytest.mark.parametrize("size", ["8192x16", "7680x4320"])
 def test_each_size_that_a_scenario_accepts_can_be_encoded(size: str) -> None:
     assert "x".join(map(str, parse_size(size, (176, 144)))) == size
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 10), Fraction(1, 3), Fraction(500), Fraction(1000)])
+def test_a_frame_rate_that_is_not_used_is_named(tmp_path: Path, rate: Fraction) -> None:
+    path = tmp_path / "odd.mkv"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("ffv1", rate=rate)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for _ in range(4):
+            file.mux(stream.encode(av.VideoFrame(64, 48, "yuv420p")))
+        file.mux(stream.encode(None))
+    pictures = Clip.of(path).pictures("auto", "auto")
+    assert pictures.fps == 25
+    assert [text for text in pictures.warnings if "shown at" in text] == [
+        f"odd.mkv has {float(rate):.4g} frames per second, which is not within 1 to 240, and is shown at 25 frames "
+        "per second; encode.fps names another"
+    ]

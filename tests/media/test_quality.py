@@ -1,7 +1,11 @@
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_clips import judged
 from steadycast.folder import Json
 from steadycast.media import quality as quality_module
@@ -11,10 +15,12 @@ from steadycast.media.metrics import PSNR_CAP_DB, opinions
 from steadycast.media.quality import Quality, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
 from steadycast.media.synthetic import Synthetic
+from steadycast.media.table import FrameTable, coding_order
 from steadycast.media.table2 import table2
 from steadycast.progress import Silent
 from steadycast.record import FREEZES
 from steadycast.run import run
+from steadycast.viewing import Rows, owed_of
 
 MS = 1_000_000
 SCALES = {None: [2, 9, 31], 6: [18, 32, 47], 12: [10, 36, 63]}
@@ -440,3 +446,25 @@ encode = { size = "176x144" }
     # At 2 Mb/s in QCIF the finest quantizer is used and no frame is missing, so the score is near the maximum.
     assert scores["", True] > 4.7
     assert all(scores[', loss = "3%"', quality] < scores["", quality] for quality in (True, False))
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_slots_count_whose_frame_has_a_row_or_comes_before_all_rows(data: st.DataObject) -> None:
+    # The last B frames of a run may be missing although a later picture was sent before them.
+    between = data.draw(st.integers(0, 3), label="B frames between two other frames")
+    groups = data.draw(st.integers(1, 4), label="groups of B frames")
+    kinds, display = coding_order("I" + ("B" * between + "P") * groups)
+    total = len(kinds)
+    table = FrameTable(Fraction(25), total, kinds, [2], np.ones((1, total), dtype=np.uint32), display, "one")
+    last = data.draw(st.integers(0, 3 * total - 1), label="last frame")
+    present = data.draw(st.sets(st.integers(0, last)), label="frames with a row") | {last}
+    rows = Rows({"frame": np.array(sorted(present))}, {})
+    owed = owed_of(rows, SimpleNamespace(table=table))  # type: ignore[arg-type]
+    counted = present | set(range(min(present)))
+    frames = range((last // total + 1) * total)
+    expected = {
+        slot for frame, slot in zip(frames, table.slot_of(list(frames)), strict=True) if frame in counted
+    }
+    found = set(range(last + 1)) if owed is None else set(np.flatnonzero(owed))
+    assert found == {slot for slot in expected if slot <= last}

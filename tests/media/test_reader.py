@@ -151,7 +151,8 @@ def test_any_film_is_sent_upright_in_video_range_in_square_samples_and_in_time(
     ratio = f"{aspect.numerator}:{aspect.denominator}"
     was = f"film.mp4: its pictures are {width}x{height} with samples of {ratio}"
     how = f"{was}, and are taken as {wide[0]}x{wide[1]} with square samples"
-    assert pictures.warnings == ([] if aspect == 1 else [how])
+    warned = [text for text in pictures.warnings if "its frame rate is variable" not in text]
+    assert warned == ([] if aspect == 1 else [how])
     assert (pictures.width, pictures.height) == (wide if turn[0] else wide[::-1])
 
     # Each picture lasts as long as its time stamps say, and the last one as long as one of the others.
@@ -171,6 +172,21 @@ def test_a_film_at_its_own_rate_lasts_as_long_as_its_time_stamps_say(tmp_path: P
     times = [*range(25), *range(25, 75, 5)]
     pictures = Clip.of(film(tmp_path / "slower.mp4", times)).pictures("clip", "clip")
     assert 2.8 <= len(list(pictures.frames)) / pictures.fps <= 3.0
+
+
+@given(gaps=st.lists(st.integers(min_value=1, max_value=4), min_size=8, max_size=40))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_variable_frame_rate_is_told(tmp_path: Path, gaps: list[int]) -> None:
+    times = [0, *itertools.accumulate(gaps)]
+    pictures = Clip.of(film(tmp_path / "uneven.mp4", times)).pictures("clip", "clip")
+    assert len(list(pictures.frames)) >= len(times)
+    fps = pictures.fps
+    mean = len(times) / (Fraction(times[-1], RATE) + 1 / fps)
+    told = (
+        f"uneven.mp4: its frame rate is variable: {float(mean):.3g} pictures per second on average, and "
+        f"{float(fps):.3g} at times; each picture is repeated until the next one is due"
+    )
+    assert pictures.warnings == ([told] if mean < fps * Fraction(9, 10) else [])
 
 
 def test_time_stamps_that_are_off_by_less_than_half_an_interval_keep_pictures_one_by_one(
@@ -193,7 +209,8 @@ def test_time_stamps_that_are_off_by_less_than_half_an_interval_keep_pictures_on
 def test_long_pauses_that_the_films_length_covers_are_kept(tmp_path: Path) -> None:
     pictures = Clip.of(film(tmp_path / "slides.mp4", [0, 200, 400, 401])).pictures("clip", RATE)
     assert len(list(pictures.frames)) in range(401, 404)
-    assert pictures.warnings == []
+    (warned,) = pictures.warnings
+    assert "its frame rate is variable" in warned
 
 
 @pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])

@@ -137,9 +137,11 @@ def compare(
     if as_json:
         base.print_json(comparison.as_json(runs, against, verdicts))
     else:
-        if said := comparison.answer(comparison.with_base(runs, against)):
+        every = comparison.with_base(runs, against)
+        base.show(*comparison.notes(every), style="bold red")
+        if said := comparison.answer(every):
             base.show(said, "")
-            base.show(comparison.said_rule(comparison.with_base(runs, against)), "", style="dim")
+            base.show(comparison.said_rule(every), "", style="dim")
         for table in comparison.tables(runs, against, verdicts):
             base.show(table, "")
         print(f"page: {comparison.write_page(runs, against, verdicts, out)}")

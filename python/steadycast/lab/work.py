@@ -293,7 +293,7 @@ def _queues(folder: Folder) -> list[Json]:
         found.append(
             {
                 "flow": f"{link} {direction}",
-                "label": link if direction == "forward" else f"{link}, back",
+                "label": say.link(link, direction),
                 "colour": style.INK if not found else "#0072b2",
                 "t": [_short(t + step / 2) for t in mine["t_s"]],
                 "y": [_short(v) for v in mine["queue_ms"]],

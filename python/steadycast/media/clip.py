@@ -340,7 +340,13 @@ def _changed(
     if after is not None and rate is not None and fps in ("clip", "auto") and abs(rate - after) > after / 100:
         yield f"{name} has {float(rate):.4g} frames per second and is shown at {float(after):.4g}, as the first clip"
     if fps == "auto" and rate is None and after is None:
-        yield f"{name} names no frame rate and is shown at {_RATE_OF_NONE} frames per second; encode.fps names another"
+        told = reader.facts.told_rate
+        has = (
+            "names no frame rate"
+            if told is None
+            else f"has {float(told):.4g} frames per second, which is not within {RATES[0]} to {RATES[1]},"
+        )
+        yield f"{name} {has} and is shown at {_RATE_OF_NONE} frames per second; encode.fps names another"
 
 
 def resampled(

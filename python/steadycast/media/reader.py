@@ -28,6 +28,8 @@ from steadycast.media.table import U8
 RATES = (1, 240)
 """Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
+_LEAST_MEAN_RATE = Fraction(9, 10)
+"""A frame rate is variable if the mean rate is below this fraction of it."""
 _LONGEST_PAUSE_S = 5
 """If the gap between two time stamps is longer than this time in seconds, it counts as damage.
 
@@ -382,6 +384,8 @@ class Reader:
             )
         if self._notes:
             self.warnings.append(f"{self._label} is damaged: {'; '.join(self._notes)}")
+        elif self.facts.rate is not None and (note := clock.uneven(count)) is not None:
+            self.warnings.append(f"{self._label}: {note}")
 
     def _packets(self) -> Iterator[Any]:
         """Yield all packets, then `None`. Packets that can't be read are skipped."""
@@ -478,6 +482,16 @@ class _Clock:
             return "time stamps that jump"
         self.time += since
         return None
+
+    def uneven(self, count: int) -> str | None:
+        """Return a warning if `count` pictures are far fewer than the frame rate needs for their time."""
+        mean, rate = count / (self.time + self._step), 1 / self._step
+        if mean >= rate * _LEAST_MEAN_RATE:
+            return None
+        return (
+            f"its frame rate is variable: {float(mean):.3g} pictures per second on average, and {float(rate):.3g} at "
+            "times; each picture is repeated until the next one is due"
+        )
 
     def early(self) -> str | None:
         """Return a warning if the pictures ended before the length that the source claims to have."""

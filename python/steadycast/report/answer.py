@@ -79,6 +79,8 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
             f"encoder's best quality, not by the network. Use a slower link, or a clip that needs a higher rate."
             f"{_waited(flow)}"
         )
+    if start > MOSTLY and (broken := _broken_path(flow)):
+        return f"This run does not compare controllers: {broken}"
     if start > MOSTLY:
         return (
             f"This run does not compare controllers: {name} was still in its start phase for {say.frac(start)} of "
@@ -92,6 +94,22 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
         )
     if cap > MOSTLY:
         return f"{name} was at its cap for {say.frac(cap)} of the time: the cap limited it, not the network."
+    return None
+
+
+def _broken_path(flow: Mapping[str, Any]) -> str | None:
+    """Return a sentence if all packets of this video were lost, or all reports about them. Otherwise return `None`."""
+    receivers = flow.get("receivers") or []
+    if receivers and all(number(receiver.get("loss_frac")) == 1 for receiver in receivers):
+        return (
+            f"no packet of {title(flow)} arrived. Check the rate and the loss of the links from its sender to its "
+            f"{'receivers' if len(receivers) > 1 else 'receiver'}."
+        )
+    if number(flow.get("feedback_packets")) == 0:
+        return (
+            f"no report reached the sender of {title(flow)}. Make the run longer, or check the rate, the loss and the "
+            "delay of the links back to the sender."
+        )
     return None
 
 
@@ -143,7 +161,7 @@ def got(flow: Json) -> str:
     if number(share) is not None:
         text += f", {say.frac(share)} of its fair share"
     elif never_competes(flow):
-        text += " and competed with no other flow"
+        text += " and shared no full link with another flow"
     if number(flow.get("active_frac")) is None:
         return text
     text += " while it was active"

@@ -183,11 +183,10 @@ def draw_why(folder: Folder) -> Figure | None:
         series.mark_events(axes, folder, labels=False)
         canvas.label_ends(axes, labels)
         end = float(folder.summary["to_s"])
-        held: dict[str, float] = {}
+        periods = limit_periods(folder, flow["name"], mine)
         spans: dict[str, list[tuple[float, float]]] = {}
-        for begin, stop, limit in stretches(t, [str(v) for v in mine["limit"].to_list()], end):
+        for begin, stop, limit in periods:
             spans.setdefault(limit, []).append((begin, stop - begin))
-            held[limit] = held.get(limit, 0.0) + stop - begin
             if (stop - begin) / end > 0.014 * len(limit):
                 strip.text(
                     (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
@@ -200,22 +199,38 @@ def draw_why(folder: Folder) -> Figure | None:
             strip.broken_barh(each, (0, 1), color=colour, linewidth=0)
         canvas.bare(strip)
         series.time_axis(strip, folder)
-        for row, (limit, time) in enumerate(sorted(held.items(), key=lambda e: -e[1])):
-            told, up = f"{limit} {say.frac(time / (end - t[0]))}", 9.5 * ((len(held) - 1) / 2 - row)
+        shares = limit_shares(periods, float(folder.summary["from_s"]))
+        for row, (limit, share) in enumerate(sorted(shares.items(), key=lambda e: -e[1])):
+            told, up = f"{limit} {say.frac(share)}", 9.5 * ((len(shares) - 1) / 2 - row)
             canvas.beside(strip, told, 0.5, up, style.LIMIT.get(limit, style.MUTED))
     return figure
 
 
-def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple[float, float, str]]:
-    """Return the periods in which a value does not change, each as (from, to, value)."""
+def limit_periods(folder: Folder, flow: str, decisions: pl.DataFrame) -> list[tuple[float, float, str]]:
+    """Return the periods of the run in which the same limit held a video's rate, each as (from, to, limit).
+
+    `decisions` are the video's, in the order of their times. A limit holds until the next decision, the next stop of
+    the video, or the end of the run.
+    """
+    t, end = decisions["t_s"].to_list(), float(folder.summary["to_s"])
+    stops = series.stops(folder, flow)
     result: list[tuple[float, float, str]] = []
-    for begin, value in zip(t, what, strict=True):
-        if result and result[-1][2] == value:
-            continue
-        if result:
-            result[-1] = (result[-1][0], begin, result[-1][2])
-        result.append((begin, end, value))
+    for begin, until, limit in zip(t, [*t[1:], end], decisions["limit"].to_list(), strict=True):
+        stop = min([until, *(at for at in stops if begin < at)])
+        if result and result[-1][1] == begin and result[-1][2] == limit:
+            result[-1] = (result[-1][0], stop, limit)
+        elif stop > begin:
+            result.append((begin, stop, limit))
     return result
+
+
+def limit_shares(periods: Sequence[tuple[float, float, str]], from_s: float) -> dict[str, float]:
+    """Return each limit's share of the time of all `periods` after `from_s`."""
+    held: dict[str, float] = {}
+    for begin, stop, limit in periods:
+        held[limit] = held.get(limit, 0.0) + max(0.0, stop - max(begin, from_s))
+    total = sum(held.values())
+    return {limit: time / total for limit, time in held.items() if time}
 
 
 def draw_queue(folder: Folder) -> Figure | None:
@@ -250,7 +265,7 @@ def draw_queue(folder: Folder) -> Figure | None:
         shade = (style.INK, "#0072b2", "#d55e00", "#009e73")[i]
         t = mine["t_s"].to_list()
         panels[0].plot([x + step / 2 for x in t], mine["queue_ms"].to_list(), color=shade, linewidth=1.3)
-        name = link if direction == "forward" else f"{link}, back"
+        name = say.link(link, direction)
         queue_labels.append(Label(float(mine["queue_ms"].drop_nulls()[-1]), name, shade))
         if dropping and mine["dropped_packets"].sum():
             counts = [float(v or 0) for v in mine["dropped_packets"].to_list()]
@@ -477,7 +492,10 @@ PLOTS: tuple[Plot, ...] = (
         draw_quality,
     ),
     Plot(
-        "why", "Why the rate was what it was", "The background colour shows what limited the rate.", draw_why
+        "why",
+        "Why the rate was what it was",
+        "The background colour shows what limited the rate. The shares are of the time after the warm-up.",
+        draw_why,
     ),
     Plot(
         "queue",

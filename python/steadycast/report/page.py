@@ -314,10 +314,7 @@ def _links(summary: Json) -> Html:
     links = summary.get("links") or []
     columns = record.table("links")
     rows = [
-        [
-            link["name"] + ("" if link.get("direction") == "forward" else f", {link.get('direction')}"),
-            *say.cells(columns, link),
-        ]
+        [say.link(link["name"], link["direction"]), *say.cells(columns, link)]
         for link in sorted(links, key=lambda x: -(number(x.get("utilisation_frac")) or 0.0))
     ]
     if not rows:

@@ -100,6 +100,11 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
+def link(name: str, direction: str) -> str:
+    """Return the name of one direction of a link. The forward direction has no suffix."""
+    return name if direction == "forward" else f"{name}, {direction}"
+
+
 def _said(value: object, how: Callable[[float], str]) -> str:
     x = number(value)
     if x is None:

@@ -141,7 +141,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Return the name of the busiest link, the times, and its capacity at these times in bit/s.
+    """Return the busiest link with its direction, the times, and its capacity at these times in bit/s.
 
     Returns `None` if no capacity is known.
     """
@@ -159,7 +159,11 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
     )
     if not rows.height:
         return None
-    return str(busiest["name"]), rows["t_s"].to_list(), rows["capacity_bps"].to_list()
+    return (
+        say.link(busiest["name"], busiest["direction"]),
+        rows["t_s"].to_list(),
+        rows["capacity_bps"].to_list(),
+    )
 
 
 def fair_shares(summary: Json) -> list[tuple[float, str]]:
@@ -175,6 +179,25 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
         (share, f"fair share, {say.listed(names) if len(names) <= 2 else f'{len(names)} flows'}")
         for share, names in shares.items()
     ]
+
+
+def stops(folder: Folder, flow: str) -> list[float]:
+    """Return the times at which a video stopped before the end of the run, to within an interval of the record.
+
+    The target rate of a sender is 0 while it is stopped.
+    """
+    if not folder.has("rates"):
+        return []
+    rates = folder.table("rates")
+    targets = (
+        rates.filter((pl.col("flow") == flow) & pl.col("target_bps").is_not_null())
+        .group_by("t_s")
+        .agg(pl.col("target_bps").max())
+        .sort("t_s")
+    )
+    # A row has the target rate at the end of its interval.
+    stopped = targets.filter((pl.col("target_bps") == 0) & (pl.col("target_bps").shift(1) > 0))
+    return [t + interval(rates) for t in stopped["t_s"]]
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
@@ -197,6 +220,11 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
             latest = t
 
 
+def _names(value: object) -> list[str]:
+    """Return the names of a key that holds one name or a list of names."""
+    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
+
+
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
     """Return events, and starts and stops of flows, each with its time. Events at the same time are one entry."""
@@ -212,11 +240,12 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
             continue
         for verb in ("join", "leave", "start", "stop"):
             if verb in event:
-                found.setdefault(at, []).append(f"{event[verb]} {verb}s")
+                names = _names(event[verb])
+                found.setdefault(at, []).append(f"{say.listed(names)} {verb}{'s' if len(names) == 1 else ''}")
         if isinstance(event.get("set"), dict):
             change = dict(event["set"])
             what = ", ".join(str(v) if isinstance(v, str) else k for k, v in change.items() if k != "link")
-            found.setdefault(at, []).append(f"{change.get('link')}: {what}")
+            found.setdefault(at, []).append(f"{say.listed(_names(change.get('link')))}: {what}")
     return tuple(
         (t, texts[0] if len(texts) == 1 else f"{texts[0]} (+{len(texts) - 1})")
         for t, texts in sorted(found.items())

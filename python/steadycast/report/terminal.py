@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steadycast import record
+from steadycast.folder import number
 from steadycast.report import answer, cells, markup, say
 from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
@@ -99,20 +100,16 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
 
 def unshared(summary: Mapping[str, Any]) -> Text | None:
     """Return a text that explains why flows have no fair share. Returns `None` if all flows have one."""
-    alone = [flow for flow in summary["flows"] if answer.never_competes(flow)]
-    if not alone:
+    reasons: dict[str, list[str]] = {}
+    for flow in summary["flows"]:
+        if answer.never_competes(flow):
+            ran = number(flow.get("throughput_bps")) is not None
+            reason = "shared no full link with another flow" if ran else "did not run in the measured time"
+            reasons.setdefault(reason, []).append(str(flow["name"]))
+    if not reasons:
         return None
-    # A flow without a throughput was not active after the warm-up.
-    reasons = {
-        "no other flow competed with it": [flow for flow in alone if flow.get("throughput_bps") is not None],
-        "not active after the warm-up": [flow for flow in alone if flow.get("throughput_bps") is None],
-    }
-    parts = [
-        f"{say.listed([str(flow['name']) for flow in flows])}: {reason}"
-        for reason, flows in reasons.items()
-        if flows
-    ]
-    return Text(f"of fair is unknown for {'; for '.join(parts)}", style="dim")
+    said = (f"{say.listed(names)}, which {reason}" for reason, names in reasons.items())
+    return Text(f"of fair is unknown for {'; and for '.join(said)}", style="dim")
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:

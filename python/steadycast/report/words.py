@@ -15,7 +15,7 @@ _WORDS: dict[str, str] = {
     "play-out limit": "The time from a frame's sending to its display; a frame that arrives later is late.",
     "quantizer": "The coarseness of the encoding: a larger number gives fewer bits and a worse picture.",
     "limited by": "What limited the rate, as shares of the run: the network, the encoder's best quality, the start "
-    "phase, or a cap.",
+    "phase, or a cap. The time at the floor counts as limited by the network.",
     "network": "The network limits the rate: the controller detected congestion or is recovering from it. Only in this "
     "phase can controllers be compared.",
     "encoder": "The encoder's best quality needs no higher rate, so a faster network would change nothing.",
