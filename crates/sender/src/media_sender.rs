@@ -133,8 +133,19 @@ pub struct MediaSender {
     next: u64,
     /// The stream to which the newest cached packet belongs.
     newest: Option<StreamId>,
-    /// The rate up to which padding is sent for a paused layer, and the time at which this padding ends.
-    fill: Option<(Rate, Time)>,
+    /// The padding for a paused layer.
+    fill: Option<Fill>,
+}
+
+/// Padding for a paused layer, up to a rate of all packets together.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    rate: Rate,
+    /// When the padding ends.
+    until: Time,
+    /// Charges all packets at `rate`. The sender's pacer does not limit the mean rate of all packets, because its
+    /// rate may be above the target.
+    pace: Pace,
 }
 
 impl fmt::Debug for MediaSender {
@@ -275,7 +286,9 @@ impl MediaSender {
                 }
             }
         }
-        self.fill = fill.filter(|_| self.settings.padding).map(|rate| (rate, now + FILL_TIME));
+        let pace = self.fill.map_or(Pace::new(self.settings.credit), |fill| fill.pace);
+        let fill = fill.filter(|_| self.settings.padding);
+        self.fill = fill.map(|rate| Fill { rate, until: now + FILL_TIME, pace });
         let video = self.stream(stream).is_some_and(|state| state.settings.kind == StreamKind::Video);
         // A video stream without a rate is paused.
         let skip = video && (self.is_full() || rate == Rate::ZERO);
@@ -567,13 +580,19 @@ impl MediaSender {
             || self.oldest(StreamKind::Video).is_some()
             || self.pads();
         let closed = self.remote.decision().window.is_some_and(Window::is_closed);
-        let rate = if waits { Some(self.departure_rate()) } else { self.fill_rate(now) };
-        rate.filter(|_| !closed).map(|rate| self.pace.due(rate))
+        let due = self.pace.due(self.departure_rate());
+        // Without a waiting packet, padding for a paused layer may be due.
+        let fill = self.fill.filter(|fill| now < fill.until && self.newest.is_some());
+        let due = if waits { Some(due) } else { fill.map(|fill| fill.pace.due(fill.rate).max(due)) };
+        due.filter(|_| !closed)
     }
 
-    /// Returns the rate at which padding is sent while no other packet waits, so that a paused layer can start.
-    fn fill_rate(&self, now: Time) -> Option<Rate> {
-        self.fill.filter(|(_, until)| now < *until && self.newest.is_some()).map(|(rate, _)| rate)
+    /// Charges a sent packet to the pacer and to the padding for a paused layer.
+    fn charge(&mut self, now: Time, size: Bytes) {
+        self.pace.sent(now, size, self.departure_rate());
+        if let Some(fill) = &mut self.fill {
+            fill.pace.sent(now, size, fill.rate);
+        }
     }
 
     /// Returns the stream of this kind whose first frame has waited longest.
@@ -624,7 +643,7 @@ impl MediaSender {
             _ => self.remote.sent_extra(now, kind, size),
         };
         self.next = number + 1;
-        self.pace.sent(now, size, self.departure_rate());
+        self.charge(now, size);
         if settings.kind == StreamKind::Video {
             self.count_in_probe(self.remote.probe(), size);
             if empty && !self.pads() {
@@ -660,7 +679,7 @@ impl MediaSender {
         cache.counts.packets += 1;
         cache.counts.bytes += packet.size;
         self.share.on_sent(now, packet.size, true);
-        Some(self.send_again(now, stream, &packet, Stream::Repair, self.departure_rate()))
+        Some(self.send_again(now, stream, &packet, Stream::Repair))
     }
 
     fn send_again(
@@ -669,7 +688,6 @@ impl MediaSender {
         stream: StreamId,
         cached: &CachedPacket<MediaPacket>,
         kind: Stream,
-        rate: Rate,
     ) -> Departure {
         let size = cached.size;
         // If feedback does not include the packet, the controller must not take it for lost.
@@ -678,7 +696,7 @@ impl MediaSender {
             false => self.remote.sent_uncovered(now, kind, size),
         };
         self.next = number + 1;
-        self.pace.sent(now, size, rate);
+        self.charge(now, size);
         if kind == Stream::Padding || self.settings.retransmissions_covered {
             self.count_in_probe(None, size);
         }
@@ -697,7 +715,6 @@ impl MediaSender {
             self.prober.ran_dry();
             return self.wait(now, None);
         };
-        let rate = self.fill_rate(now).filter(|_| !self.pads()).unwrap_or_else(|| self.departure_rate());
-        Output::Send(self.send_again(now, stream, &packet, Stream::Padding, rate))
+        Output::Send(self.send_again(now, stream, &packet, Stream::Padding))
     }
 }

@@ -381,6 +381,36 @@ fn padding_towards_a_paused_layer_stays_within_the_target_and_ends_with_the_fram
 }
 
 #[test]
+fn padding_and_media_together_stay_within_the_target_if_the_pacing_rate_is_above_it() {
+    for controller in ["gcc", "steady", "nada", "scream"] {
+        let mut padding = settings();
+        padding.padding = true;
+        let mut sender = MediaSender::new(controller, &[], padding).unwrap();
+        let mut low = StreamSettings::video(1);
+        (low.most, low.retransmission) = (Rate::kbps(80), Some(RepairSettings::default()));
+        let mut high = StreamSettings::video(2);
+        high.least = Rate::mbps(1);
+        let layers = [sender.add_stream(low), sender.add_stream(high)];
+        let (mut bytes, mut seq, mut target) = (0, 0, Rate::ZERO);
+        for n in 0..10 {
+            let now = ms(40 * n);
+            target = target.max(sender.decision().target);
+            assert!(layers.map(|layer| sender.encoder(now, layer).rate) == [Rate::kbps(80), Rate::ZERO]);
+            // A frame of 80 kb/s, in small packets.
+            for packet in 0..8 {
+                let edge = FrameEdge { first: packet == 0, last: packet == 7 };
+                sender.push(now, layers[0], &MediaPacket { id: 0, size: Bytes::new(50), edge, seq });
+                seq += 1;
+            }
+            let sent = sent_until(&mut sender, now, now + Span::millis(40));
+            bytes += sent.iter().map(|(_, left)| left.size.get()).sum::<u64>();
+        }
+        let most = target.over(Span::millis(400)).get();
+        assert!(bytes > most * 8 / 10 && bytes <= most * 102 / 100, "{controller}: {bytes} of {most}");
+    }
+}
+
+#[test]
 fn no_padding_is_sent_for_a_layer_that_waits_for_a_lower_one_to_grow() {
     let mut padding = settings();
     padding.padding = true;
