@@ -208,6 +208,23 @@ def test_a_recorder_without_a_bandwidth_is_refused() -> None:
         sc.TransportFeedbackRecorder(1, float("nan"))
 
 
+def test_a_recorder_whose_clock_is_set_back_goes_on_reporting() -> None:
+    def reports(set_back_s: float) -> list[bytes]:
+        recorder, made = sc.TransportFeedbackRecorder(3, 2e6), []
+        for number in range(400):
+            now_s = 100 + number / 100 - (set_back_s if number >= 200 else 0)
+            recorder.on_packet(now_s, 1, number, 1200)
+            if recorder.due_s is not None and recorder.due_s <= now_s + 0.01:
+                made += recorder.report(max(now_s, recorder.due_s))
+        return made
+
+    # The recorder continues at the latest time, so only the interval in which the clock was set back is lost.
+    steady, *others = [reports(set_back_s) for set_back_s in (0.0, 1.5, 15.0, 99.0)]
+    assert len(steady) > 50
+    for other in others:
+        assert len(steady) - 3 <= len(other) <= len(steady)
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
 def test_a_time_that_is_none_is_refused(seconds: float) -> None:
     remote = sc.Remote(floor_bps=100e3, cap_bps=1e6)
