@@ -200,7 +200,7 @@ class Remote:
         waits behind this one. If ``covered`` is false, feedback will not report the packet.
         """
     def sent_extra(self, at_s: float, size_bytes: int, stream: str, *, covered: bool = True) -> int:
-        """Record a packet of the stream ``repair``, ``parity`` or ``padding``, as `sent` does for media.
+        """Record a packet of the stream ``repair``, ``parity``, ``padding`` or ``audio``, as `sent` does for media.
 
         Raises UserError for another stream.
         """
