@@ -32,8 +32,8 @@ wheels: setup-dev ## the same for Linux with glibc 2.28 or musl, x86-64 and ARM,
 	@$(RUN) -m pip install -q 'ziglang>=0.14'
 	@$(RUN) scripts/wheel.py --portable
 
-clib: setup-dev ## build the C library and pack it with its header and pkg-config file: build/dist
-	@$(RUN) scripts/clib.py
+clib: have-python ## build the C library and pack it with its header and pkg-config file: build/dist
+	@$(PYTHON) scripts/clib.py
 
 lint: setup-test ## formatting, lints and types, Rust and Python
 	cargo fmt --all --check

@@ -1,9 +1,10 @@
 """Build the C library and pack it: build/dist/libsteadycast-VERSION-SYSTEM.tar.gz.
 
-    .venv/bin/python scripts/clib.py                  # make clib
-    .venv/bin/python scripts/clib.py --profile dev    # compiled quickly, to try it
-    .venv/bin/python scripts/clib.py --static FILE    # packs a static library that is compiled already
+    python3 scripts/clib.py                  # make clib
+    python3 scripts/clib.py --profile dev    # compiled quickly, to try it
+    python3 scripts/clib.py --static FILE    # packs a static library that is compiled already
 
+It uses only the standard library, and neither .venv nor the compiled module.
 The archive has include/, share/doc/ and lib/ with both libraries and the file for pkg-config, to be unpacked into a
 prefix such as /usr/local. The same sources and compiler give the same archive. Exit code 1: a command failed.
 """

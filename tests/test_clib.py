@@ -39,3 +39,9 @@ def test_a_program_is_built_from_the_unpacked_archive_and_needs_the_library_by_i
     printed = ran([program, "steady"], env={**os.environ, "LD_LIBRARY_PATH": str(prefix / "lib")})
     assert printed.returncode == 0, printed.stderr
     assert len(printed.stdout.splitlines()) > 1_000
+
+
+def test_the_archive_is_built_without_the_python_module_and_its_packages() -> None:
+    assert "setup.py" not in ran(["make", "-n", "clib"], cwd=ROOT, check=True).stdout
+    # Without site, Python finds no installed package.
+    assert "--static" in ran([sys.executable, "-S", "scripts/clib.py", "--help"], cwd=ROOT, check=True).stdout

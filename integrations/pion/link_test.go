@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pion/interceptor"
 	"github.com/pion/interceptor/pkg/cc"
 	"github.com/pion/rtp"
 	"github.com/pion/rtp/codecs"
@@ -149,5 +150,19 @@ func TestALongQueueStaysShort(t *testing.T) {
 func TestAWrongNameIsToldWithARemedy(t *testing.T) {
 	if _, err := New(kit.Config{Controller: "stedy", Floor: 1, Cap: 2}); err == nil || !strings.Contains(err.Error(), "steady") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAStreamWhoseSsrcIsTakenReturnsTheReasonWithEachWrite(t *testing.T) {
+	estimator, err := New(kit.Config{Floor: 100_000, Cap: 1_000_000})
+	check(t, err)
+	t.Cleanup(func() { check(t, estimator.Close()) })
+	sent := interceptor.RTPWriterFunc(func(*rtp.Header, []byte, interceptor.Attributes) (int, error) { return 0, nil })
+	info := &interceptor.StreamInfo{SSRC: 1, MimeType: "video/VP8"}
+	first, second := estimator.AddStream(info, sent), estimator.AddStream(info, sent)
+	_, err = first.Write(&rtp.Header{SSRC: 1}, []byte{0}, nil)
+	check(t, err)
+	if _, err = second.Write(&rtp.Header{SSRC: 1}, []byte{0}, nil); err == nil || !strings.Contains(err.Error(), "stream 1") {
+		t.Errorf("the write returned %v", err)
 	}
 }

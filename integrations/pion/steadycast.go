@@ -5,6 +5,7 @@
 package steadycast
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
 	"strings"
@@ -31,6 +32,7 @@ type packet struct {
 type stream struct {
 	id, ssrc       uint32
 	extension      uint8 // of the transport-wide number
+	err            error // why the kit refuses the stream
 	writer         interceptor.RTPWriter
 	repairs        map[uint16]*packet // retransmissions that wait, by their original's number
 	begun, inFrame bool
@@ -59,7 +61,8 @@ func New(config kit.Config) (*Estimator, error) {
 	return e, err
 }
 
-// AddStream adds a stream, whose packets are passed to writer at the pacing rate.
+// AddStream adds a stream, whose packets are passed to writer at the pacing rate. If the kit refuses the stream, each
+// write returns the reason.
 func (e *Estimator) AddStream(info *interceptor.StreamInfo, writer interceptor.RTPWriter) interceptor.RTPWriter {
 	s := &stream{ssrc: info.SSRC, writer: writer, repairs: map[uint16]*packet{}}
 	for _, extension := range info.RTPHeaderExtensions {
@@ -74,13 +77,13 @@ func (e *Estimator) AddStream(info *interceptor.StreamInfo, writer interceptor.R
 		} else if e.video == nil {
 			e.video = s
 		}
-		s.id = sender.Add(kind, info.SSRC, s.extension != 0, rate)
+		s.id, s.err = sender.Add(kind, info.SSRC, s.extension != 0, rate)
 		e.streams = append(e.streams, s)
 	})
 	return interceptor.RTPWriterFunc(func(h *rtp.Header, payload []byte, a interceptor.Attributes) (int, error) {
 		p := &packet{h.Clone(), append([]byte(nil), payload...), a}
-		if !e.Do(func(sender *kit.Sender, now time.Duration) { e.push(sender, now, s, p) }) {
-			return 0, io.ErrClosedPipe
+		if s.err != nil || !e.Do(func(sender *kit.Sender, now time.Duration) { e.push(sender, now, s, p) }) {
+			return 0, cmp.Or(s.err, io.ErrClosedPipe)
 		}
 		e.Poke()
 		return h.MarshalSize() + len(payload), nil

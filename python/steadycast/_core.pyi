@@ -200,7 +200,7 @@ class Remote:
         waits behind this one. If ``covered`` is false, feedback will not report the packet.
         """
     def sent_extra(self, at_s: float, size_bytes: int, stream: str, *, covered: bool = True) -> int:
-        """Record a packet of the stream ``repair``, ``parity`` or ``padding``, as `sent` does for media.
+        """Record a packet of the stream ``repair``, ``parity``, ``padding`` or ``audio``, as `sent` does for media.
 
         Raises UserError for another stream.
         """
@@ -295,7 +295,8 @@ class MediaSender:
     bit/s of IP packets.
 
     A method that takes a stream's number raises UserError if no stream has it. Adding a stream raises UserError if
-    another stream has its SSRC, except for the SSRC 0, which is for transports without RTP.
+    another stream has its SSRC, except for the SSRC 0, which is for transports without RTP. It also raises UserError if
+    the stream could never be sent, for example because its minimum is above the cap.
     """
 
     def __init__(
@@ -325,7 +326,7 @@ class MediaSender:
             feedback: the format that ``on_rtcp`` reads: ``twcc``, ``rfc8888``, or ``joined`` if the program itself
                 matches feedback with packets.
             retransmissions_covered: whether feedback covers retransmissions.
-            padding: whether the program can send padding.
+            padding: whether the program can send padding. The kit sends it in probes, and while a layer is paused.
             max_backlog_s: the longest backlog of the pacer, in seconds at the pacing rate; above it frames are skipped.
             credit_s: the longest delay of a ``poll``, in seconds, for which the pacer makes up by sending faster.
 

@@ -175,7 +175,9 @@ def test_a_stream_that_was_not_added_and_an_ssrc_that_is_taken_are_told_with_a_r
         ("stedy", {}, 'did you mean "steady"'),
         ("steady", {"parameters": {"nothing": 1.0}}, "nothing"),
         ("steady", {"feedback": "remb"}, "rfc8888"),
-        ("steady", {"cap_bps": float("nan")}, "no rate"),
+        ("steady", {"cap_bps": float("nan")}, "cap_bps: NaN is no rate"),
+        ("steady", {"max_backlog_s": -1.0}, "max_backlog_s: -1 is not valid; give a finite"),
+        ("steady", {"credit_s": float("inf")}, "credit_s: inf is not valid; give a finite"),
     ],
 )
 def test_what_can_t_be_made_is_told_with_a_remedy(
@@ -186,20 +188,52 @@ def test_what_can_t_be_made_is_told_with_a_remedy(
         sc.MediaSender(controller, **given)  # type: ignore[arg-type]
 
 
+def test_a_stream_that_could_never_be_sent_is_refused() -> None:
+    sender = sc.MediaSender(floor_bps=1e5, cap_bps=1e6)
+    adds: list[tuple[Callable[[], object], str]] = [
+        (lambda: sender.add_audio(1, 2e6), "rate: 2Mbps is above the cap, 1Mbps"),
+        (lambda: sender.add_parity(1, 2e6), "rate: 2Mbps is above the cap, 1Mbps"),
+        (lambda: sender.add_video(1, least_bps=3e5, most_bps=2e5), "least: 300kbps is above the stream"),
+        (lambda: sender.add_video(1, least_bps=2e6), "least: 2Mbps is above the cap"),
+        (lambda: sender.add_video(1, most_bps=0.0), "most: a maximum of 0"),
+    ]
+    for add, said in adds:
+        with pytest.raises(sc.UserError, match=said):
+            add()
+    assert sender.add_video(1) == 0
+
+
 def test_a_recorder_without_a_bandwidth_is_refused() -> None:
     with pytest.raises(sc.UserError, match="bandwidth_bps: NaN is no rate"):
         sc.TransportFeedbackRecorder(1, float("nan"))
+
+
+def test_a_recorder_whose_clock_is_set_back_goes_on_reporting() -> None:
+    def reports(set_back_s: float) -> list[bytes]:
+        recorder, made = sc.TransportFeedbackRecorder(3, 2e6), []
+        for number in range(400):
+            now_s = 100 + number / 100 - (set_back_s if number >= 200 else 0)
+            recorder.on_packet(now_s, 1, number, 1200)
+            if recorder.due_s is not None and recorder.due_s <= now_s + 0.01:
+                made += recorder.report(max(now_s, recorder.due_s))
+        return made
+
+    # The recorder continues at the latest time, so only the interval in which the clock was set back is lost.
+    steady, *others = [reports(set_back_s) for set_back_s in (0.0, 1.5, 15.0, 99.0)]
+    assert len(steady) > 50
+    for other in others:
+        assert len(steady) - 3 <= len(other) <= len(steady)
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
 def test_a_time_that_is_none_is_refused(seconds: float) -> None:
     remote = sc.Remote(floor_bps=100e3, cap_bps=1e6)
     sender = sc.MediaSender(floor_bps=100e3, cap_bps=1e6)
-    with pytest.raises(sc.UserError, match="give seconds"):
+    with pytest.raises(sc.UserError, match="give a finite number of seconds"):
         remote.sent(seconds, 1000)
-    with pytest.raises(sc.UserError, match="give seconds"):
+    with pytest.raises(sc.UserError, match="give a finite number of seconds"):
         remote.timer(seconds)
-    with pytest.raises(sc.UserError, match="give seconds"):
+    with pytest.raises(sc.UserError, match="give a finite number of seconds"):
         sender.poll(seconds)
 
 

@@ -414,8 +414,9 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 void steadycast_sender_free(SteadycastSender *handle);
 
 // Adds a stream. Returns the stream's number from 0, or a code below zero. It is `STEADYCAST_VALUE` if a field is out
-// of its range, or if another stream has the same SSRC. Several streams may have the SSRC 0, for a transport without
-// RTP.
+// of its range, if another stream has the same SSRC, or if the stream could never be sent: its reserved rate is above
+// the cap, or its minimum is above its maximum or above the cap. Several streams may have the SSRC 0, for a transport
+// without RTP.
 //
 // Video streams get their rates in the order in which they are added, so the base layer is added first.
 //

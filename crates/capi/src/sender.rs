@@ -221,8 +221,9 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
 }
 
 /// Adds a stream. Returns the stream's number from 0, or a code below zero. It is `STEADYCAST_VALUE` if a field is out
-/// of its range, or if another stream has the same SSRC. Several streams may have the SSRC 0, for a transport without
-/// RTP.
+/// of its range, if another stream has the same SSRC, or if the stream could never be sent: its reserved rate is above
+/// the cap, or its minimum is above its maximum or above the cap. Several streams may have the SSRC 0, for a transport
+/// without RTP.
 ///
 /// Video streams get their rates in the order in which they are added, so the base layer is added first.
 ///
@@ -255,10 +256,8 @@ pub unsafe extern "C" fn steadycast_sender_stream(
         settings.most = Rate::bps(given.most_bps);
     }
     let add = |own: &mut SteadycastSender| {
-        if own.sender.with_ssrc(settings.ssrc).is_some() {
-            return STEADYCAST_VALUE;
-        }
-        c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE)
+        let added = own.sender.try_add_stream(settings).ok();
+        added.and_then(|stream| c_int::try_from(stream.0).ok()).unwrap_or(STEADYCAST_VALUE)
     };
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, add) }

@@ -12,8 +12,7 @@ use steadycast_remote::{
     PeerTime, Remote, Window,
 };
 use steadycast_sender::{
-    FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId, StreamKind,
-    StreamSettings,
+    FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId, StreamSettings,
 };
 use steadycast_session::TransportFeedbackRecorder;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
@@ -60,18 +59,21 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let seconds = value.extract::<f64>()?;
-        match seconds.is_finite() && seconds >= 0.0 {
-            true => Ok(Self(seconds)),
-            false => Err(wrong("time", format!("{seconds} is not valid"), "give seconds, 0 or more")),
-        }
+        seconds("time", value.extract()?)
+    }
+}
+
+fn seconds(place: &str, seconds: f64) -> PyResult<Seconds> {
+    match seconds.is_finite() && seconds >= 0.0 {
+        true => Ok(Seconds(seconds)),
+        false => Err(wrong(place, format!("{seconds} is not valid"), "give a finite number of seconds, 0 or more")),
     }
 }
 
 fn rate(place: &str, bps: f64) -> PyResult<Rate> {
     match bps.is_finite() && bps >= 0.0 {
         true => Ok(Rate::from_bps_f64(bps)),
-        false => Err(wrong(place, format!("{bps} is no rate"), "give bit/s, 0 or more")),
+        false => Err(wrong(place, format!("{bps} is no rate"), "give a finite number of bit/s, 0 or more")),
     }
 }
 
@@ -201,7 +203,7 @@ impl PyRemote {
     #[new]
     #[pyo3(signature = (
         controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
-        probes = false, late = false, interval_s = Seconds(0.0), acknowledged = false
+        probes = false, late = false, interval_s = 0.0, acknowledged = false
     ))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -213,13 +215,13 @@ impl PyRemote {
         seed: u64,
         probes: bool,
         late: bool,
-        interval_s: Seconds,
+        interval_s: f64,
         acknowledged: bool,
     ) -> PyResult<Self> {
         let mut bounds = bounds(floor_bps, cap_bps, packet_bytes, seed)?;
         bounds.offers = if probes { vec![Need::Probes] } else { Vec::new() };
         (bounds.feedback.late, bounds.feedback.acknowledged) = (late, acknowledged);
-        bounds.feedback.interval = interval_s.span();
+        bounds.feedback.interval = seconds("interval_s", interval_s)?.span();
         let remote = Remote::new(controller, &params(parameters), &bounds).map_err(refused)?;
         Ok(Self { remote: Mutex::new(remote), packet: bounds.packet })
     }
@@ -339,16 +341,9 @@ pub(crate) struct PyMediaSender {
 }
 
 impl PyMediaSender {
-    /// Adds a stream, unless another stream has its SSRC.
+    /// Adds a stream, after a check of its settings.
     fn add(&self, settings: StreamSettings) -> PyResult<u32> {
-        let mut sender = locked(&self.sender);
-        match sender.with_ssrc(settings.ssrc) {
-            Some(StreamId(other)) => {
-                let problem = format!("stream {other} has the SSRC {}", settings.ssrc);
-                Err(wrong("ssrc", problem, "give each stream its own"))
-            }
-            None => Ok(sender.add_stream(settings).0),
-        }
+        Ok(locked(&self.sender).try_add_stream(settings).map_err(refused)?.0)
     }
 
     /// Returns the id of an added stream.
@@ -380,8 +375,8 @@ impl PyMediaSender {
     #[new]
     #[pyo3(signature = (
         controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
-        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = Seconds(1.0),
-        credit_s = Seconds(0.02)
+        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = 1.0,
+        credit_s = 0.02
     ))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -394,8 +389,8 @@ impl PyMediaSender {
         feedback: &str,
         retransmissions_covered: bool,
         padding: bool,
-        max_backlog_s: Seconds,
-        credit_s: Seconds,
+        max_backlog_s: f64,
+        credit_s: f64,
     ) -> PyResult<Self> {
         let mut settings = MediaSettings::new(bounds(floor_bps, cap_bps, packet_bytes, seed)?);
         settings.format = match feedback {
@@ -408,7 +403,8 @@ impl PyMediaSender {
             }
         };
         (settings.retransmissions_covered, settings.padding) = (retransmissions_covered, padding);
-        (settings.max_backlog, settings.credit) = (max_backlog_s.span(), credit_s.span());
+        settings.max_backlog = seconds("max_backlog_s", max_backlog_s)?.span();
+        settings.credit = seconds("credit_s", credit_s)?.span();
         let sender = MediaSender::new(controller, &params(parameters), settings).map_err(refused)?;
         Ok(Self {
             sender: Mutex::new(sender),
@@ -435,10 +431,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
-        // Create the stream like audio, because parity also has a fixed rate.
-        let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
-        settings.kind = StreamKind::Parity;
-        self.add(settings)
+        self.add(StreamSettings::parity(ssrc, rate("rate_bps", rate_bps)?))
     }
 
     fn encoder(&self, now_s: Seconds, stream: u32) -> PyResult<PyEncoderTarget> {

@@ -6,7 +6,7 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use steadycast_control::{Decision, FeedbackFormat, Limit, MediaQueue, Need, Probe, Stream, Wake, Window};
-use steadycast_remote::{Bounds, Given, Packet, PacketResult, ParamError, Remote};
+use steadycast_remote::{Bounds, Given, Packet, PacketResult, ParamError, ParamErrorKind, Remote};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::ParseError;
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack};
@@ -21,7 +21,9 @@ pub struct MediaSettings {
     pub format: FeedbackFormat,
     /// Whether feedback includes retransmissions. Pion and libwebrtc leave most of them out.
     pub retransmissions_covered: bool,
-    /// Whether the stack can send padding. Padding fills the probes of the controller.
+    /// Whether the stack can send padding. Padding fills the probes of the controller, and raises the sent rate while a
+    /// video layer is paused. It repeats packets, so one video stream at least needs
+    /// [`StreamSettings::retransmission`].
     pub padding: bool,
     /// The limit of the queue, as the time that its packets take at the pacing rate. Frames that exceed it are skipped.
     pub max_backlog: Span,
@@ -98,6 +100,9 @@ const FRAME_BACKLOG: Span = Span::millis(40);
 const DRAIN_TIME: Span = Span::millis(250);
 /// Minimum share of the rate that encoders get while a backlog is drained.
 const MIN_DRAIN_SHARE: f64 = 0.5;
+/// Padding towards a paused layer stops at this time after the last call of [`MediaSender::encoder`], because a program
+/// that makes no frames has no use for the layer.
+const FILL_TIME: Span = Span::millis(250);
 /// A retransmission is larger than the original, because it contains the original's sequence number (RFC 4588, section
 /// 4).
 const ORIGINAL_SEQ: Bytes = Bytes::new(2);
@@ -128,6 +133,19 @@ pub struct MediaSender {
     next: u64,
     /// The stream to which the newest cached packet belongs.
     newest: Option<StreamId>,
+    /// The padding for a paused layer.
+    fill: Option<Fill>,
+}
+
+/// Padding for a paused layer, up to a rate of all packets together.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    rate: Rate,
+    /// When the padding ends.
+    until: Time,
+    /// Charges all packets at `rate`. The sender's pacer does not limit the mean rate of all packets, because its
+    /// rate may be above the target.
+    pace: Pace,
 }
 
 impl fmt::Debug for MediaSender {
@@ -165,6 +183,7 @@ impl MediaSender {
             dropped: VecDeque::new(),
             next: 0,
             newest: None,
+            fill: None,
         }
     }
 
@@ -172,6 +191,21 @@ impl MediaSender {
     pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
         self.streams.push(StreamState::new(settings, self.settings.max_backlog));
         StreamId(self.streams.len() as u32 - 1)
+    }
+
+    /// Adds a stream as [`MediaSender::add_stream`] does, after a check of its settings.
+    ///
+    /// # Errors
+    /// Another stream has the SSRC, and the SSRC is not 0, which is for transports without RTP. Or the stream could
+    /// never be sent: audio or parity has a rate above the cap, or video has a maximum of zero, or a minimum above its
+    /// maximum or above the cap.
+    pub fn try_add_stream(&mut self, settings: StreamSettings) -> Result<StreamId, ParamError> {
+        if let Some(StreamId(other)) = self.with_ssrc(settings.ssrc) {
+            let problem = format!("stream {other} has the SSRC {}", settings.ssrc);
+            return Err(ParamError::new(ParamErrorKind::InvalidValue, "ssrc", problem, "give each stream its own"));
+        }
+        settings.check(self.settings.bounds.cap)?;
+        Ok(self.add_stream(settings))
     }
 
     /// Returns the number of added streams.
@@ -221,17 +255,19 @@ impl MediaSender {
     ///
     /// The rate is reduced while more than a frame waits. Audio and parity get their rates first, and video streams
     /// share the rest in order. Each video stream gets at most its maximum. It is paused if the rest is below its
-    /// minimum, except the first video stream, which is never paused.
+    /// minimum, except the first video stream, which is never paused. While a stream is paused, padding raises the sent
+    /// rate up to the target and to the rate that the stream needs ([`MediaSettings::padding`]). Without padding, a
+    /// controller that raises its target only to a multiple of the sent rate may never start the stream.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
         let Decision { target, pacing, .. } = self.remote.decision();
         // Reduce the rate during a backlog. Otherwise an encoder that exceeds its rate by only one per cent would fill
         // the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
-        // Subtract the share of repair, because media and repair together must not exceed the target.
+        // Subtract the share of retransmissions, because all packets together must not exceed the target.
         let mut left = self.share.left(now, target).scale(drain);
-        let mut rate = Rate::ZERO;
-        let mut first = true;
+        let whole = left;
+        let (mut rate, mut first, mut at_most, mut fill) = (Rate::ZERO, true, true, None);
         for kind in [StreamKind::Audio, StreamKind::Parity, StreamKind::Video] {
             for (n, state) in self.streams.iter().enumerate().filter(|(_, state)| state.settings.kind == kind) {
                 let StreamSettings { least, most, .. } = state.settings;
@@ -239,12 +275,20 @@ impl MediaSender {
                 let part = left.min(most);
                 let part = if part < least && !(video && first) { Rate::ZERO } else { part };
                 first &= !video;
+                // Unless the streams before this one have all that they can use, their own packets raise the sent rate.
+                if video && part < least && at_most {
+                    fill = Some(whole.min(Rate::bps(whole.as_bps() - left.as_bps() + least.as_bps())));
+                }
+                at_most &= part == most;
                 left = Rate::bps(left.as_bps().saturating_sub(part.as_bps()));
                 if n == stream.0 as usize {
                     rate = part;
                 }
             }
         }
+        let pace = self.fill.map_or(Pace::new(self.settings.credit), |fill| fill.pace);
+        let fill = fill.filter(|_| self.settings.padding);
+        self.fill = fill.map(|rate| Fill { rate, until: now + FILL_TIME, pace });
         let video = self.stream(stream).is_some_and(|state| state.settings.kind == StreamKind::Video);
         // A video stream without a rate is paused.
         let skip = video && (self.is_full() || rate == Rate::ZERO);
@@ -502,7 +546,7 @@ impl MediaSender {
             return self.send_head(now, stream);
         }
         let repair = self.waiting_repair(now);
-        let due = self.due(repair.is_some());
+        let due = self.due(now, repair.is_some());
         if due.is_some_and(|due| due <= now) {
             let sent = match repair {
                 Some(stream) => self.send_repair(now, stream),
@@ -530,13 +574,25 @@ impl MediaSender {
 
     /// Returns when the next packet that is not audio may be sent. Returns `None` if no packet waits or the window is
     /// closed.
-    fn due(&self, repair: bool) -> Option<Time> {
+    fn due(&self, now: Time, repair: bool) -> Option<Time> {
         let waits = repair
             || self.oldest(StreamKind::Parity).is_some()
             || self.oldest(StreamKind::Video).is_some()
             || self.pads();
         let closed = self.remote.decision().window.is_some_and(Window::is_closed);
-        (waits && !closed).then(|| self.pace.due(self.departure_rate()))
+        let due = self.pace.due(self.departure_rate());
+        // Without a waiting packet, padding for a paused layer may be due.
+        let fill = self.fill.filter(|fill| now < fill.until && self.newest.is_some());
+        let due = if waits { Some(due) } else { fill.map(|fill| fill.pace.due(fill.rate).max(due)) };
+        due.filter(|_| !closed)
+    }
+
+    /// Charges a sent packet to the pacer and to the padding for a paused layer.
+    fn charge(&mut self, now: Time, size: Bytes) {
+        self.pace.sent(now, size, self.departure_rate());
+        if let Some(fill) = &mut self.fill {
+            fill.pace.sent(now, size, fill.rate);
+        }
     }
 
     /// Returns the stream of this kind whose first frame has waited longest.
@@ -587,7 +643,7 @@ impl MediaSender {
             _ => self.remote.sent_extra(now, kind, size),
         };
         self.next = number + 1;
-        self.pace.sent(now, size, self.departure_rate());
+        self.charge(now, size);
         if settings.kind == StreamKind::Video {
             self.count_in_probe(self.remote.probe(), size);
             if empty && !self.pads() {
@@ -597,7 +653,8 @@ impl MediaSender {
         } else if settings.covered {
             self.count_in_probe(None, size);
         }
-        self.share.on_sent(now, size, kind == Stream::Parity);
+        // Parity is no repair here, because `encoder` has already reserved its rate.
+        self.share.on_sent(now, size, false);
         // Store the packet's name, because RFC 8888 identifies packets by SSRC and sequence number.
         if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
             self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
@@ -639,7 +696,7 @@ impl MediaSender {
             false => self.remote.sent_uncovered(now, kind, size),
         };
         self.next = number + 1;
-        self.pace.sent(now, size, self.departure_rate());
+        self.charge(now, size);
         if kind == Stream::Padding || self.settings.retransmissions_covered {
             self.count_in_probe(None, size);
         }

@@ -1,6 +1,7 @@
 use crate::{FrameQueue, FrameRole, RepairSettings, RetransmissionCache};
 use std::collections::VecDeque;
 use steadycast_control::FrameEdge;
+use steadycast_remote::{ParamError, ParamErrorKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The content of a stream. It decides when the stream's packets are sent.
@@ -44,6 +45,36 @@ impl StreamSettings {
     /// Creates an audio stream. `rate` includes packet headers.
     pub const fn audio(ssrc: u32, rate: Rate) -> Self {
         Self { kind: StreamKind::Audio, most: rate, ..Self::video(ssrc) }
+    }
+
+    /// Creates a stream of parity packets. `rate` includes packet headers.
+    pub const fn parity(ssrc: u32, rate: Rate) -> Self {
+        Self { kind: StreamKind::Parity, ..Self::audio(ssrc, rate) }
+    }
+
+    /// Returns an error if the stream could never be sent below the rate `cap`.
+    pub(crate) fn check(&self, cap: Rate) -> Result<(), ParamError> {
+        let Self { kind, least, most, .. } = *self;
+        let wrong = |name: &str, problem: String, remedy: &str| {
+            Err(ParamError::new(ParamErrorKind::InvalidValue, name, problem, remedy))
+        };
+        match kind {
+            StreamKind::Audio | StreamKind::Parity if most > cap => {
+                wrong("rate", format!("{most} is above the cap, {cap}"), "give a rate up to the cap")
+            }
+            StreamKind::Video if most == Rate::ZERO => {
+                wrong("most", "a maximum of 0 pauses the stream for ever".into(), "give a rate above 0, or no maximum")
+            }
+            StreamKind::Video if least > most => wrong(
+                "least",
+                format!("{least} is above the stream's maximum, {most}"),
+                "give a rate up to the maximum",
+            ),
+            StreamKind::Video if least > cap => {
+                wrong("least", format!("{least} is above the cap, {cap}"), "give a rate up to the cap")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use steadycast_control::{FeedbackFormat, FrameEdge, Stream};
 use steadycast_remote::{Bounds, Given, PacketResult, PeerTime};
 use steadycast_sender::{
     Backlog, Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings,
-    StreamId, StreamKind, StreamSettings,
+    StreamId, StreamSettings,
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, PacketStatus, Ticks, TransportFeedback};
@@ -56,9 +57,7 @@ fn sent_until(sender: &mut MediaSender, mut now: Time, end: Time) -> Vec<(Time, 
 fn audio_leaves_at_once_then_retransmissions_then_parity_then_video_at_the_pacing_rate() {
     let (mut sender, video) = fixed("1Mbps", settings());
     let audio = sender.add_stream(StreamSettings::audio(2, Rate::kbps(50)));
-    let mut parity = StreamSettings::video(3);
-    parity.kind = StreamKind::Parity;
-    let parity = sender.add_stream(parity);
+    let parity = sender.add_stream(StreamSettings::parity(3, Rate::kbps(50)));
     assert!(sender.push(ms(0), video, &packet(0)));
     assert_eq!(sent_until(&mut sender, ms(0), ms(100)).len(), 1);
     // The packet of 1,000 bytes took 8 ms, so the next ones are due at once.
@@ -276,6 +275,156 @@ fn layers_get_rate_in_their_order_and_audio_before_them() {
     let mut rate = |stream| sender.encoder(ms(0), stream).rate;
     assert_eq!(rate(audio), Rate::kbps(50));
     assert_eq!((rate(low), rate(middle), rate(high)), (Rate::kbps(150), Rate::kbps(500), Rate::ZERO));
+}
+
+proptest! {
+    #[test]
+    fn the_encoder_gets_what_the_reserved_rates_of_audio_and_parity_leave(
+        audio in 0_u64..200, parity in 1_u64..400, sent in 0_u64..=100,
+    ) {
+        let (mut sender, video) = fixed("1Mbps", settings());
+        sender.add_stream(StreamSettings::audio(2, Rate::kbps(audio)));
+        let parities = sender.add_stream(StreamSettings::parity(3, Rate::kbps(parity)));
+        // The program sends `sent` per cent of the reserved parity.
+        let interval = 800_000 / (parity * sent).max(1);
+        for now in (0..2_000).map(ms) {
+            if sent > 0 && now.since(ms(0)).as_nanos() / 1_000_000 % interval == 0 {
+                sender.push(now, parities, &packet(0));
+            }
+            sent_until(&mut sender, now, now + Span::millis(1));
+        }
+        sent_until(&mut sender, ms(2_000), ms(2_200));
+        prop_assert_eq!(sender.encoder(ms(2_200), video).rate, Rate::kbps(1_000 - audio - parity));
+    }
+
+    #[test]
+    fn a_stream_that_could_never_be_sent_is_refused(least in 0_u64..1_200, most in 0_u64..1_200, kind in 0..3) {
+        let bounds = Bounds::new(Rate::kbps(100), Rate::mbps(1));
+        let mut sender = MediaSender::new("fixed", &[], MediaSettings::new(bounds)).unwrap();
+        let (least, most) = (Rate::kbps(least), Rate::kbps(most));
+        let mut video = StreamSettings::video(1);
+        (video.least, video.most) = (least, most);
+        let (settings, possible) = match kind {
+            0 => (StreamSettings::audio(1, most), most <= Rate::mbps(1)),
+            1 => (StreamSettings::parity(1, most), most <= Rate::mbps(1)),
+            _ => (video, most > Rate::ZERO && least <= most && least <= Rate::mbps(1)),
+        };
+        prop_assert_eq!(sender.try_add_stream(settings).is_ok(), possible);
+        prop_assert_eq!(sender.streams(), usize::from(possible));
+        prop_assert_eq!(sender.try_add_stream(StreamSettings::video(1)).is_ok(), !possible, "an SSRC has one stream");
+    }
+}
+
+/// Runs two layers of a video over an idle link for 30 s, with frames in the first `frames` seconds. Returns the upper
+/// layer's rate at the end, and the bytes of media and of padding that were sent in each second.
+fn layers_over_an_idle_link(controller: &str, [most, least]: [u64; 2], frames: u64) -> (Rate, Vec<[u64; 2]>) {
+    let mut settings = settings();
+    settings.padding = true;
+    let mut sender = MediaSender::new(controller, &[], settings).unwrap();
+    let mut low = StreamSettings::video(1);
+    (low.most, low.retransmission) = (Rate::kbps(most), Some(RepairSettings::default()));
+    let mut high = StreamSettings::video(2);
+    (high.least, high.retransmission) = (Rate::kbps(least), Some(RepairSettings::default()));
+    let layers = [sender.add_stream(low), sender.add_stream(high)];
+    let (mut way, mut seq, mut sent) = (VecDeque::new(), 0_u16, vec![[0; 2]; 30]);
+    let mut upper = Rate::ZERO;
+    for tick in 0..6_000 {
+        let now = ms(5 * tick);
+        for layer in layers.into_iter().filter(|_| tick % 8 == 0 && tick < 200 * frames) {
+            let target = sender.encoder(now, layer);
+            upper = target.rate;
+            let bytes = if target.skip { 0 } else { target.rate.over(Span::millis(40)).get() };
+            let packets = bytes.div_ceil(1_000);
+            for n in 0..packets {
+                let edge = FrameEdge { first: n == 0, last: n + 1 == packets };
+                sender.push(now, layer, &MediaPacket { id: 0, size: Bytes::new(bytes / packets), edge, seq });
+                seq = seq.wrapping_add(1);
+            }
+        }
+        for (at, left) in sent_until(&mut sender, now, now + Span::millis(5)) {
+            sent[tick as usize / 200][usize::from(left.kind == Stream::Padding)] += left.size.get();
+            let arrival = PeerTime::from_nanos(at.as_nanos() as i64 + 25_000_000);
+            way.push_back((at, PacketResult::at(left.number, arrival)));
+        }
+        if tick % 10 == 0 {
+            let arrived = way.iter().take_while(|(at, _)| *at + Span::millis(50) < now).count();
+            sender.feedback(now, way.drain(..arrived).map(|(_, fate)| fate).collect::<Vec<_>>());
+        }
+    }
+    (upper, sent)
+}
+
+#[test]
+fn padding_lets_a_paused_layer_start_and_ends_when_it_has_started() {
+    for (controller, layers) in ["steady", "gcc", "nada", "tfrc", "scream", "asmp"]
+        .into_iter()
+        .flat_map(|name| [[300, 500], [150, 600], [500, 1_000]].map(|layers| (name, layers)))
+    {
+        let (upper, sent) = layers_over_an_idle_link(controller, layers, 30);
+        assert!(upper >= Rate::kbps(layers[1]), "{controller} {layers:?}: {upper}");
+        // The probes of `gcc` may still have padding.
+        let [media, padding] = [0, 1].map(|n| sent[25..].iter().map(|second| second[n]).sum::<u64>());
+        assert!(padding * if controller == "gcc" { 20 } else { media + 1 } <= media, "{controller} {layers:?}");
+    }
+}
+
+#[test]
+fn padding_towards_a_paused_layer_stays_within_the_target_and_ends_with_the_frames() {
+    // The cap of 4 Mb/s is too low for the upper layer.
+    let (upper, sent) = layers_over_an_idle_link("fixed", [300, 3_900], 10);
+    assert_eq!(upper, Rate::ZERO);
+    let second = |[media, padding]: [u64; 2]| (media, media + padding);
+    for (media, all) in sent[1..9].iter().copied().map(second) {
+        assert!((36_000..=38_000).contains(&media) && (490_000..=502_000).contains(&all), "{media} of {all}");
+    }
+    assert!(sent[11..].iter().all(|second| *second == [0, 0]), "{sent:?}");
+}
+
+#[test]
+fn padding_and_media_together_stay_within_the_target_if_the_pacing_rate_is_above_it() {
+    for controller in ["gcc", "steady", "nada", "scream"] {
+        let mut padding = settings();
+        padding.padding = true;
+        let mut sender = MediaSender::new(controller, &[], padding).unwrap();
+        let mut low = StreamSettings::video(1);
+        (low.most, low.retransmission) = (Rate::kbps(80), Some(RepairSettings::default()));
+        let mut high = StreamSettings::video(2);
+        high.least = Rate::mbps(1);
+        let layers = [sender.add_stream(low), sender.add_stream(high)];
+        let (mut bytes, mut seq, mut target) = (0, 0, Rate::ZERO);
+        for n in 0..10 {
+            let now = ms(40 * n);
+            target = target.max(sender.decision().target);
+            assert!(layers.map(|layer| sender.encoder(now, layer).rate) == [Rate::kbps(80), Rate::ZERO]);
+            // A frame of 80 kb/s, in small packets.
+            for packet in 0..8 {
+                let edge = FrameEdge { first: packet == 0, last: packet == 7 };
+                sender.push(now, layers[0], &MediaPacket { id: 0, size: Bytes::new(50), edge, seq });
+                seq += 1;
+            }
+            let sent = sent_until(&mut sender, now, now + Span::millis(40));
+            bytes += sent.iter().map(|(_, left)| left.size.get()).sum::<u64>();
+        }
+        let most = target.over(Span::millis(400)).get();
+        assert!(bytes > most * 8 / 10 && bytes <= most * 102 / 100, "{controller}: {bytes} of {most}");
+    }
+}
+
+#[test]
+fn no_padding_is_sent_for_a_layer_that_waits_for_a_lower_one_to_grow() {
+    let mut padding = settings();
+    padding.padding = true;
+    // The lower layer has no maximum, so it takes the whole rate. Its encoder uses less.
+    let (mut sender, low) = fixed("1Mbps", padding);
+    let mut high = StreamSettings::video(2);
+    high.least = Rate::kbps(500);
+    let high = sender.add_stream(high);
+    for n in 0..50 {
+        let now = ms(40 * u64::from(n));
+        assert_eq!([low, high].map(|layer| sender.encoder(now, layer).rate), [Rate::mbps(1), Rate::ZERO]);
+        sender.push(now, low, &packet(n));
+        assert_eq!(sent_until(&mut sender, now, now + Span::millis(40)).len(), 1);
+    }
 }
 
 #[test]

@@ -337,37 +337,61 @@ impl Reporter {
 /// Bytes that SRTCP adds: its index and AES-GCM's tag (RFC 7714, section 9.2).
 const SRTCP_OVERHEAD: usize = 20;
 
+/// Times that are earlier than the latest one by more than this mean that the program's clock was set back. Smaller
+/// differences come from times that several threads have read.
+const CLOCK_SET_BACK: Span = Span::secs(1);
+
 /// Transport-wide feedback for a program that has its own RTP stack. Reports repeat packets only if an earlier packet
 /// arrives late.
+///
+/// If the program's clock is set back, the recorder's times continue at the latest time.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {
     reporter: Reporter,
     ssrc: u32,
+    /// The latest time of a call.
+    latest: Time,
+    /// The sum of the times by which the program's clock was set back.
+    set_back: Span,
 }
 
 impl TransportFeedbackRecorder {
     /// Creates a recorder that reports with the SSRC `ssrc`. Feedback uses at most 5 % of the session `bandwidth`, or
     /// 5 % of the arriving bytes if that is more.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
-        Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
+        let reporter = Reporter::of(FeedbackFormat::TransportWide, bandwidth, true);
+        Self { reporter, ssrc, latest: Time::ZERO, set_back: Span::ZERO }
+    }
+
+    /// Converts a time of the program's clock to a time that continues if the clock is set back.
+    fn continued(&mut self, now: Time) -> Time {
+        let late = self.latest.since(now + self.set_back);
+        if late > CLOCK_SET_BACK {
+            self.set_back += late;
+        }
+        let now = now + self.set_back;
+        self.latest = self.latest.max(now);
+        now
     }
 
     /// Adds an arrival of an RTP packet, which may be a duplicate. `ssrc` is the packet's SSRC, `number` is its
     /// transport-wide sequence number, and `size` is its IP size. `ends` is whether the packet is the last one of its
     /// frame.
     pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
-        self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
+        let at = self.continued(now);
+        self.reporter.on_arrival(ssrc, number, Arrival { at, ecn: Ecn::NotEct }, size, ends);
     }
 
     /// Returns when the next report is due, or `None` if no packet has arrived since the last report.
     pub fn due(&self) -> Option<Time> {
-        self.reporter.due().map(|wake| wake.at)
+        self.reporter.due().map(|wake| wake.at.before(self.set_back))
     }
 
     /// Returns a report as reduced-size RTCP packets (RFC 5506), each for its own datagram. Returns no packets if no
     /// report is due.
     pub fn report(&mut self, now: Time) -> Vec<Vec<u8>> {
-        if self.due().is_none_or(|due| now < due) {
+        let now = self.continued(now);
+        if self.reporter.due().is_none_or(|due| now < due.at) {
             return Vec::new();
         }
         let packets = MAX_DATAGRAM.get() as usize - IP_UDP_OVERHEAD - SRTCP_OVERHEAD;

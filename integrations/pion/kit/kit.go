@@ -11,6 +11,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 )
@@ -59,14 +60,19 @@ func New(config Config) (*Sender, error) {
 func (s *Sender) Close() { C.steadycast_sender_free(s.handle); s.handle = nil }
 
 // Add adds a stream, and returns its number. For audio and parity, rate is reserved; for video, rate is the maximum,
-// and 0 means no maximum. Covered means that feedback covers the stream's packets.
-func (s *Sender) Add(kind int, ssrc uint32, covered bool, rate int) uint32 {
+// and 0 means no maximum. Covered means that feedback covers the stream's packets. Add returns an error if another
+// stream has the SSRC, or if the reserved rate is above the cap.
+func (s *Sender) Add(kind int, ssrc uint32, covered bool, rate int) (uint32, error) {
 	stream := C.SteadycastStream{kind: C.uint32_t(kind), ssrc: C.uint32_t(ssrc), retransmission: 1}
 	stream.size, stream.most_bps = C.size_t(unsafe.Sizeof(stream)), C.uint64_t(rate)
 	if !covered {
 		stream.uncovered = 1
 	}
-	return uint32(C.steadycast_sender_stream(s.handle, &stream))
+	number := C.steadycast_sender_stream(s.handle, &stream)
+	if number < 0 {
+		return 0, fmt.Errorf("stream %d: its SSRC is taken, or its %d bit/s are above the cap", ssrc, rate)
+	}
+	return uint32(number), nil
 }
 
 // Packet describes a queued packet. The caller stores the packet's bytes under its ID.

@@ -294,7 +294,12 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
             steadycast_sender_encoder(sender, 0, 0, &mut encoder),
         ];
         assert_eq!(without_stream, [STEADYCAST_VALUE; 5]);
-        for wrong in [SteadycastStream { retransmission: 2, ..video }, SteadycastStream { uncovered: 2, ..video }] {
+        let wrong = [
+            SteadycastStream { retransmission: 2, ..video },
+            SteadycastStream { uncovered: 2, ..video },
+            SteadycastStream { least_bps: 2, most_bps: 1, ..video },
+        ];
+        for wrong in wrong {
             assert_eq!(steadycast_sender_stream(sender, &wrong), STEADYCAST_VALUE);
         }
         assert_eq!(steadycast_sender_stream(sender, &video), 0);
