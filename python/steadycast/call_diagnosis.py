@@ -33,6 +33,15 @@ The bandwidth estimate of browsers begins at 300 kb/s. If it grows by 8 % per se
 """
 SLOW_MS = 50.0
 """The queueing delay from which viewers notice the delay, in milliseconds."""
+STALL_MS = 150.0
+"""The queueing delay of a single packet from which the picture may freeze, in milliseconds.
+
+A frame that is this late is a freeze in WebRTC statistics (`freezeCount`).
+"""
+STALLED = 0.02
+"""The network can be excluded as the cause only if less than this fraction of the bins has a delay of `STALL_MS`."""
+FROZEN = 0.05
+"""A freeze has to be explained if it takes at least this fraction of the worst ten seconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
@@ -119,11 +128,25 @@ def _quiet(call: Json, first: int, last: int) -> str:
     if sent and estimate and sent >= FELL * estimate:
         return f"the sender's bandwidth estimate of {say.rate(estimate)} limited the rate ({say.rate(sent)} were sent)"
     carried: float | None = middle(each["at_least_bps"] for each in part if each["at_least_bps"])
+    if stalls := _stalls(call):
+        return stalls
     if capacity or estimate or (sent and carried and sent < FELL * carried):
         return "none in the network"
     return (
         "unknown: neither delays nor losses show one, and the file does not show whether the link or the application "
         "limited the rate"
+    )
+
+
+def _stalls(call: Json) -> str | None:
+    """Describe long delays that are too short to increase the mean. Return `None` if they are rare or unknown."""
+    delays = [each["delay_max_ms"] for each in call["bins"] if each.get("delay_max_ms") is not None]
+    late = [delay for delay in delays if delay >= STALL_MS]
+    if not late or len(late) < STALLED * len(delays):
+        return None
+    return (
+        f"unknown: packets were delayed by up to {say.ms(max(late))} for short times, because the link stalled, or a "
+        "burst of other traffic or of the call's own packets filled the queue; this file does not show which"
     )
 
 
@@ -254,7 +277,7 @@ def _averaged(
     seen = call["seen"]
     audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
     shown = []
-    if (lost or 0.0) >= LOSSY and (lost or 0.0) > audio:
+    if (lost or 0.0) >= LOSSY:
         shown.append("packets were lost")
     if audio >= LOSSY:
         shown.append(f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)")
@@ -272,6 +295,9 @@ def _averaged(
     why = "; ".join(known or causes)
     if not why and lost is None:
         why = "unknown, because the file has no count of losses"
+    frozen = sum(each.get("frozen_s", 0.0) for each in call["bins"][part])
+    if not why and frozen >= FROZEN * (part.stop - part.start) * call["bin_s"]:
+        why = f"unknown: the picture froze for {say.seconds(frozen)}, and the averages do not show why"
     why = why or "none that the averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
     of_video = " of the video" if seen.get("audio") else ""

@@ -253,14 +253,16 @@ def _parsed(file: Path, data: bytes) -> Any:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
                 # Accept an error only in the last value, which may be truncated. Another value follows if a later line
-                # begins with the first character of this value, for example with "{".
-                if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
+                # begins with the first character of an object or an array.
+                is_last = text[at] in "{[" and not any(f"\n{begin}" in text[at + 1 :] for begin in "{[")
+                if len(values) < 2 or not is_last:
                     raise
                 break
             values.append(value)
             at = _begin(text, at)
     except (ValueError, RecursionError) as error:
-        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
+        remedy = "remove what is not JSON" if len(values) > 1 else _REMEDY
+        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", remedy) from error
     return values[0] if len(values) == 1 else values
 
 
@@ -630,6 +632,17 @@ def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> 
     return total
 
 
+def _before_end(frozen: Sequence[float]) -> list[float]:
+    """Return how long the picture was frozen in each bin. Browsers count a whole freeze at the time of its end."""
+    remaining = 0.0
+    found = []
+    for counted in reversed(frozen):
+        remaining += counted
+        found.append(min(remaining, BIN_S))
+        remaining -= found[-1]
+    return found[::-1]
+
+
 def _held(points: Sequence[tuple[float, Any]], at: float) -> Any:
     """Return the last value at or before a time, or else the first value. Return `None` if there are no values."""
     return points[max(bisect_right(points, at, key=lambda one: one[0]) - 1, 0)][1] if points else None
@@ -759,11 +772,17 @@ def _summary(stats: Stats, side: str) -> Json:
             "packets": round(n),
             "lost": None if gone is None else round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
-            "frozen_s": min(stood, BIN_S),
+            "frozen_s": stood,
             "limited": held,
         }
         for all_of, n, gone, stood, trip, held in zip(
-            size, all_packets, gone_of, frozen, trips, _limits_of_bins(limits, edges), strict=True
+            size,
+            all_packets,
+            gone_of,
+            _before_end(frozen),
+            trips,
+            _limits_of_bins(limits, edges),
+            strict=True,
         )
     ]
     estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))

@@ -496,6 +496,27 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_stalls_with_a_short_mean_delay_do_not_clear_the_network(seed: int) -> None:
+    chance = random.Random(seed)
+    period, late_ms = (
+        (6, 20, 40, 200)[seed % 4],
+        chance.uniform(200, 900) if seed < 4 else chance.uniform(5, 140),
+    )
+    bins = [
+        part(2e6, went=0.3e6)
+        | {"packets": 50, "lost": 0, "delay_ms": 9.0, "delay_max_ms": 10.0 if k % period else late_ms}
+        for k in range(120)
+    ]
+    path: dict[str, Any] = {"shared": None, "verdict": "alone", "drift_ppm": 0.0}
+    path["queue"] = {"bytes": 9000, "full": False}
+    seen: dict[str, Any] = {"length_s": 60.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    are_stalls = late_ms >= 200 and period <= 40
+    assert (f"delayed by up to {say.ms(late_ms)} for short times" in said) == are_stalls, said
+    assert ("none in the network" in said) == (not are_stalls), said
+
+
 @pytest.mark.parametrize("verdict", ["unseen", "changing", "drift", "alone", "jittered"])
 def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]

@@ -301,8 +301,59 @@ def test_losses_of_audio_are_counted_apart_from_those_of_video(
     said = call_diagnosis.sentence(read)
     assert (f"audio packets were lost ({say.frac(of_audio / 50)}" in said) == (of_audio > 0), said
     assert ("the network limited" in said) == is_limited
-    assert ("Cause: packets were lost" in said) == (of_video > of_audio and not is_limited)
+    of_video_said = said.split("Worst from")[0].replace("audio packets were lost", "")
+    assert ("packets were lost" in of_video_said) == (of_video > 0), said
     assert any(f"audio packets {say.frac(of_audio / 50)}" in note for note in read["seen"]["notes"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_freeze_without_losses_is_unexplained_and_lies_before_its_end(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    frozen_s, end = chance.choice([0.3, 3.0, 8.0]), chance.randint(15, 45)
+    reports = [list(each.values()) for each in counters(is_sender=False, restart=False)]
+    for t, report in enumerate(reports):
+        for each in report:
+            if each["type"] == "inbound-rtp":
+                each |= {
+                    "freezeCount": int(t >= end),
+                    "totalFreezesDuration": frozen_s * (t >= end),
+                    "packetsLost": 0,
+                }
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    read = call.read(file, side="receiver", controllers=[])
+    streams = read["seen"]["frozen_s"] / frozen_s
+    frozen = {k: each["frozen_s"] for k, each in enumerate(read["bins"]) if each["frozen_s"]}
+    assert sum(frozen.values()) == pytest.approx(read["seen"]["frozen_s"], abs=0.01)
+    assert streams >= 1
+    assert max(frozen) == end - 1
+    assert min(frozen) == end - len(frozen), "without a gap"
+    said = call_diagnosis.sentence(read)
+    assert (f"the picture froze for {say.seconds(read['seen']['frozen_s'])}" in said) == (frozen_s > 1), said
+    assert ("none that the averages show" in said) == (frozen_s < 1), said
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_line_that_is_no_json_is_refused_wherever_it_is(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    lines = [json.dumps(report) for report in statistics(1, 20)]
+    foreign = [
+        "2026-12-01 12:00:00 INFO joined",
+        "INFO joined",
+        "12:00:00.5 [x] y",
+        "-",
+        "}",
+        "nul",
+        '"open',
+        "{'a': 1}",
+    ]
+    at = chance.randrange(2, 19)
+    lines.insert(at, foreign[seed])
+    file = tmp_path / "stats.jsonl"
+    file.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=f"it is not whole JSON .*line {at + 1} ") as error:
+        call.read(file, controllers=[])
+    assert "remove what is not JSON" in str(error.value)
 
 
 @pytest.mark.parametrize("form", ["old", "series"])
