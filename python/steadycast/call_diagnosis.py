@@ -17,6 +17,11 @@ The rates are the sent rate, the capacity now and before, and the sender's bandw
 """
 LOSSY = 0.01
 """The fraction of lost packets from which viewers see losses in the pictures."""
+LOSSY_STREAM = 0.03
+"""The fraction of lost packets from which the losses of one of several streams are named.
+
+It is above `LOSSY`, because the worst ten seconds of the worst stream have more losses than those of all streams.
+"""
 UNCOUNTED = 0.1
 """The network can be excluded as the cause only if losses are unknown for at most this fraction of the call."""
 BY_CHANCE = 0.5
@@ -40,6 +45,8 @@ A frame that is this late is a freeze in WebRTC statistics (`freezeCount`).
 """
 STALLED = 0.02
 """The network can be excluded as the cause only if less than this fraction of the bins has a delay of `STALL_MS`."""
+LONGEST_QUEUE_MS = 1000.0
+"""A larger step of the delay is a step of a clock, because queues seldom hold more than this, in milliseconds."""
 FROZEN = 0.05
 """A freeze has to be explained if it takes at least this fraction of the worst ten seconds."""
 
@@ -92,11 +99,33 @@ def sentence(call: Json) -> str:
         )
         if lost is None or _uncounted(bins) > UNCOUNTED:
             return f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added, and {unknown}."
+        if delay + (error := _delay_error(call["path"])) >= SLOW_MS:
+            return (
+                f"Cause: unknown: at worst ({where}) at least {say.ms(delay)} of delay were added. The delay stepped "
+                f"by {say.ms(error)} in total, because other traffic came into the queue or left it, the route "
+                "changed, or a clock was set; this file does not show which."
+            )
         added = f"at worst ({where}) {say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         as_recorded = f" as far as it was recorded, and {unknown}" if unknown else ""
         return f"Cause: {_quiet(call, first, last)}{as_recorded}, where {added}{_less(call, first, last)}."
     why = _why(call, first, last, delay)
-    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
+    return f"Cause: {why}. Worst from {where}: {at_least(call['path'])}{say.ms(delay)} of delay, {gone}."
+
+
+def at_least(path: Json) -> str:
+    """Return "at least " for delays that may be too short, because the queue may never have been empty.
+
+    Delays count from the minimum delay, which is the delay of an empty queue only if the queue was empty at times.
+    """
+    return "at least " if path.get("verdict") in ("shared", "changing") or _delay_error(path) else ""
+
+
+def _delay_error(path: Json) -> float:
+    """Return by how much the delays may be too short, in ms, because of steps that other traffic may have caused."""
+    if path.get("verdict") in ("alone", "jittered"):
+        return 0.0
+    steps: list[float] = path.get("removed_steps_ms", [])
+    return sum(step for step in steps if step < LONGEST_QUEUE_MS)
 
 
 def _is_alone(path: Json, bins: Sequence[Json]) -> bool:
@@ -277,8 +306,11 @@ def _averaged(
     seen = call["seen"]
     audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
     shown = []
+    stream = seen.get("worst_stream_lost_frac") or 0.0
     if (lost or 0.0) >= LOSSY:
         shown.append("packets were lost")
+    elif stream >= LOSSY_STREAM:
+        shown.append(f"packets of one of the streams were lost ({say.frac(stream)} in its worst ten seconds)")
     if audio >= LOSSY:
         shown.append(f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)")
     if delay is not None and least is not None and delay - least >= SLOW_MS:

@@ -68,11 +68,11 @@ _USED = 0.5
 _APART_S = 0.05
 """Minimum time between two reports of one connection, in seconds. Closer reports belong to different connections."""
 _WORST_S = 10.0
-"""The length of the window in which the audio losses are averaged, in seconds."""
-_MIN_AUDIO_PACKETS = 200
-"""Windows with fewer audio packets are ignored, because a single loss would be a high loss rate.
+"""The length of the window in which the losses of audio, or of one stream, are averaged, in seconds."""
+_MIN_PACKETS = 200
+"""Windows with fewer packets of a stream are ignored, because a single loss would be a high loss rate.
 
-Such windows occur in silence, because a sender need not send silence.
+Such windows occur in silence, because a sender need not send silence, and if a video is paused.
 """
 _HEADER_LINES = 5
 """A log of rtcstats has an event in this number of lines."""
@@ -658,15 +658,34 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) -> Json | None:
     """Return the number of audio packets and their losses. Return `None` if there is no audio beside the video."""
-    kind, counter = _WAYS[side]
-    audio = stats.media(kind, "audio")
+    audio = stats.media(_WAYS[side][0], "audio")
     if not audio or set(audio) & set(ids):
         return None
+    return _losses(stats, side, audio, edges)
+
+
+def _worst_stream(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float]) -> float | None:
+    """Return the largest loss rate of a single stream in ten seconds. Return `None` if there are not several streams.
+
+    The sum of many streams hides the losses of one of them, for example of one participant behind a server.
+    """
+    if len(ids) < 2:
+        return None
+    worst = (_losses(stats, side, [each], edges)["worst_lost_frac"] for each in ids)
+    return max((each for each in worst if each is not None), default=None)
+
+
+def _losses(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float]) -> Json:
+    """Return the number of packets of these streams, and their losses in the call and in its worst ten seconds."""
+    kind, counter = _WAYS[side]
     came = side == "receiver"
-    packets = _grown(stats.of(kind, _PACKETS[side], audio), edges)
-    counting = stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(audio))
-    counting = stats.of(kind, "packetsLost", audio) if came else counting
-    restarts = _restarts(stats.of(kind, counter, audio) + stats.of(kind, _PACKETS[side], audio))
+    packets = _grown(stats.of(kind, _PACKETS[side], ids), edges)
+    counting = (
+        stats.of(kind, "packetsLost", ids)
+        if came
+        else stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(ids))
+    )
+    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
     lost = _lost(counting, restarts, edges)
     if lost is None or not sum(packets):
         return {"packets": round(sum(packets)), "lost_frac": None, "worst_lost_frac": None}
@@ -680,12 +699,11 @@ def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) 
     windows = [(k, k + n) for k in range(max(len(gone) - n, 0) + 1)]
     # Ignore windows with few packets. Reports are late, so such a window may contain the losses of a stream that has
     # just stopped.
-    spoken = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_AUDIO_PACKETS]
-    worst = max((share(k, end) for k, end in spoken), default=None)
+    busy = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_PACKETS]
     return {
         "packets": round(sum(all_packets)),
         "lost_frac": share(0, len(gone)),
-        "worst_lost_frac": worst,
+        "worst_lost_frac": max((share(k, end) for k, end in busy), default=None),
     }
 
 
@@ -801,6 +819,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "audio": audio,
+            "worst_stream_lost_frac": _worst_stream(stats, side, ids, edges),
             "reports": _moments(times),
             # Add the exact numbers, because the numbers in the bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,

@@ -307,6 +307,37 @@ def test_losses_of_audio_are_counted_apart_from_those_of_video(
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_losses_of_one_stream_are_not_hidden_by_the_others(tmp_path: Path, side: str, seed: int) -> None:
+    chance = random.Random(seed)
+    streams, lossy, begin = chance.randint(2, 9), chance.random() < 0.7, chance.randint(5, 45)
+    counted, kind = ("Sent", "outbound-rtp") if side == "sender" else ("Received", "inbound-rtp")
+    reports: list[list[dict[str, Any]]] = []
+    for t in range(60):
+        lost = 10 * min(max(t - begin, 0), 10) * lossy
+        report = []
+        for k in range(streams):
+            packets = 400 * t if k else 40 * t - lost * (side == "receiver")
+            each = {"id": f"S{k}", "type": kind, "timestamp": BEGIN_MS + 1000 * t, "kind": "video", "ssrc": k}
+            counters = {f"packets{counted}": packets, f"bytes{counted}": 1000 * packets}
+            losses = {"packetsLost": 0 if k else lost}
+            report.append(each | counters | (losses if side == "receiver" else {}))
+            if side == "sender":
+                report.append(
+                    each | losses | {"id": f"R{k}", "type": "remote-inbound-rtp", "localId": f"S{k}"}
+                )
+        reports.append(report)
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    read = call.read(file, side=side, controllers=[])
+    said = call_diagnosis.sentence(read)
+    is_seen_in_sum = 0.01 * (400 * (streams - 1) + 40) <= 10
+    named = "packets of one of the streams were lost (25 % in its worst ten seconds)"
+    assert (named in said) == (lossy and not is_seen_in_sum), said
+    assert ("Cause: packets were lost" in said) == (lossy and is_seen_in_sum), said
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_a_freeze_without_losses_is_unexplained_and_lies_before_its_end(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     frozen_s, end = chance.choice([0.3, 3.0, 8.0]), chance.randint(15, 45)
