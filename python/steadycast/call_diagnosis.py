@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from steadycast.folder import Json
 from steadycast.record import middle
@@ -47,6 +47,8 @@ STALLED = 0.02
 """The network can be excluded as the cause only if less than this fraction of the bins has a delay of `STALL_MS`."""
 LONGEST_QUEUE_MS = 1000.0
 """A larger step of the delay is a step of a clock, because queues seldom hold more than this, in milliseconds."""
+INTERRUPTED_S = 1.0
+"""If all packets are lost for at least this time, the path was interrupted, in seconds."""
 FROZEN = 0.05
 """A freeze has to be explained if it takes at least this fraction of the worst ten seconds."""
 
@@ -202,7 +204,7 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     # If the delay is long, random losses do not count as the cause. A short delay does not prove random losses, because
     # a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost_by_chance(part) >= BY_CHANCE * (losses(part) or 0):
-        return "packets were lost while the queue was not full"
+        return f"packets were lost while the queue was not full{_interruption(call, first, last)}"
     is_own_queue_unknown = path["verdict"] != "shared" and not path["queue"]["full"]
     is_path_unknown = path["verdict"] in ("changing", "unseen") or path["drift_ppm"] is None
     if delay < SLOW_MS and (is_path_unknown or is_own_queue_unknown):
@@ -239,6 +241,24 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     # Give the highest sent rate, because the queue grew before the delays were longest.
     most = max(each["sent_bps"] for each in part)
     return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
+
+
+def _interruption(call: Json, first: int, last: int) -> str:
+    """Say that all packets of a part of these bins were lost. Return an empty text if most losses are elsewhere."""
+    runs = [
+        [k for k, _ in run]
+        for is_lost, run in groupby(
+            ((k, call["bins"][k]) for k in range(first, min(last, len(call["bins"])))),
+            key=lambda one: one[1]["packets"] > 0 and one[1]["lost"] == one[1]["packets"],
+        )
+        if is_lost
+    ]
+    longest = max(runs, key=len, default=[])
+    lost = sum(call["bins"][k]["lost"] for k in longest)
+    if len(longest) * call["bin_s"] < INTERRUPTED_S or 2 * lost < (losses(call["bins"][first:last]) or 0):
+        return ""
+    begin, end = longest[0] * call["bin_s"], (longest[-1] + 1) * call["bin_s"]
+    return f": the path was interrupted from {say.seconds(begin)} to {say.seconds(end)}, when all packets were lost"
 
 
 def _overfilled(path: Json, bins: Sequence[Json]) -> float | None:

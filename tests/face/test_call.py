@@ -546,6 +546,24 @@ def test_delays_are_a_least_value_unless_the_call_was_alone_in_the_queue(
     assert (": at least 80.0 ms of delay" in call_diagnosis.sentence(read)) == is_least
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_an_interruption_of_the_path_is_told_from_losses_here_and_there(seed: int) -> None:
+    chance = random.Random(seed)
+    begin, length, is_elsewhere = chance.randint(24, 40), (1, 2, 6, 12)[seed % 4], seed >= 4
+    bins = [part(2e6, went=0.3e6) | {"packets": 50, "lost": 0, "delay_ms": 3.0} for _ in range(60)]
+    for each in bins if is_elsewhere else []:
+        each |= {"lost": 40, "lost_by_chance": 40}
+    for each in bins[begin : begin + length]:
+        each |= {"packets": 50, "lost": 50, "lost_by_chance": 50, "delay_ms": None}
+    path = {"shared": None, "verdict": "alone", "drift_ppm": 0.0, "queue": {"bytes": 9000, "full": False}}
+    worst = {"from_s": 10.0, "to_s": 28.0}
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": worst, "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    assert said.startswith("Cause: packets were lost while the queue was not full"), said
+    times = f"interrupted from {say.seconds(begin / 2)} to {say.seconds((begin + length) / 2)}, "
+    assert (times in said) == (length >= 2 and not is_elsewhere), said
+
+
 @pytest.mark.parametrize("verdict", ["unseen", "changing", "drift", "alone", "jittered"])
 def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]
