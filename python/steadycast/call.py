@@ -333,7 +333,7 @@ def sentences(call: Json) -> list[str]:
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {packets} packets, "
         f"{say.count(seen['reports'])} reports.",
     ]
-    said += dumps.sentences(seen) if "limited" in seen else [_packets_said(seen)]
+    said += dumps.sentences(seen) if "limited" in seen else [_packets_said(call)]
     if estimates := seen["estimates"]:
         said.append(
             f"The sender's bandwidth estimate was between {say.rate(min(rate for _, rate in estimates))} and "
@@ -361,10 +361,12 @@ def _pictures_of(frames: Json, seen: Json) -> str:
     return f"Pictures of the largest video stream ({say.seconds(frames['from_s'])} to {say.seconds(frames['to_s'])})"
 
 
-def _packets_said(seen: Json) -> str:
+def _packets_said(call: Json) -> str:
+    seen = call["seen"]
+    at_least = "" if seen["delay_mean_ms"] is None else call_diagnosis.at_least(call["path"])
     return (
         f"Measured: {say.rate(seen['sent_bps'])} sent as a median ({say.rate(seen['sent_max_bps'])} at most), "
-        f"{say.frac(seen['lost_frac'])} of the packets lost, and a queueing delay of "
+        f"{say.frac(seen['lost_frac'])} of the packets lost, and a queueing delay of {at_least}"
         f"{say.ms(seen['delay_mean_ms'])} on average and {say.ms(seen['delay_max_ms'])} at most."
     )
 
@@ -483,7 +485,7 @@ def _page(call: Json, place: Path, scenario_text: str | None) -> str:
     said = sentences(call)
     parts = [element("h1", f"{call['file']} · a call"), element("p", page.prose(said[0]), class_="answer")]
     parts += [element("p", page.prose(each), class_="more") for each in said[1:]]
-    if "controllers" in call.get("replay", {}):
+    if replay.is_compared(call):
         parts += _replayed(call)
     if "open" in call and openloop.recorded(call)[1]:
         parts += _opened(call)

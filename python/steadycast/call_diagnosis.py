@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from steadycast.folder import Json
 from steadycast.record import middle
@@ -17,6 +17,11 @@ The rates are the sent rate, the capacity now and before, and the sender's bandw
 """
 LOSSY = 0.01
 """The fraction of lost packets from which viewers see losses in the pictures."""
+LOSSY_STREAM = 0.03
+"""The fraction of lost packets from which the losses of one of several streams are named.
+
+It is above `LOSSY`, because the worst ten seconds of the worst stream have more losses than those of all streams.
+"""
 UNCOUNTED = 0.1
 """The network can be excluded as the cause only if losses are unknown for at most this fraction of the call."""
 BY_CHANCE = 0.5
@@ -33,6 +38,19 @@ The bandwidth estimate of browsers begins at 300 kb/s. If it grows by 8 % per se
 """
 SLOW_MS = 50.0
 """The queueing delay from which viewers notice the delay, in milliseconds."""
+STALL_MS = 150.0
+"""The queueing delay of a single packet from which the picture may freeze, in milliseconds.
+
+A frame that is this late is a freeze in WebRTC statistics (`freezeCount`).
+"""
+STALLED = 0.02
+"""The network can be excluded as the cause only if less than this fraction of the bins has a delay of `STALL_MS`."""
+LONGEST_QUEUE_MS = 1000.0
+"""A larger step of the delay is a step of a clock, because queues seldom hold more than this, in milliseconds."""
+INTERRUPTED_S = 1.0
+"""If all packets are lost for at least this time, the path was interrupted, in seconds."""
+FROZEN = 0.05
+"""A freeze has to be explained if it takes at least this fraction of the worst ten seconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
@@ -83,11 +101,33 @@ def sentence(call: Json) -> str:
         )
         if lost is None or _uncounted(bins) > UNCOUNTED:
             return f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added, and {unknown}."
+        if delay + (error := _delay_error(call["path"])) >= SLOW_MS:
+            return (
+                f"Cause: unknown: at worst ({where}) at least {say.ms(delay)} of delay were added. The delay stepped "
+                f"by {say.ms(error)} in total, because other traffic came into the queue or left it, the route "
+                "changed, or a clock was set; this file does not show which."
+            )
         added = f"at worst ({where}) {say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         as_recorded = f" as far as it was recorded, and {unknown}" if unknown else ""
         return f"Cause: {_quiet(call, first, last)}{as_recorded}, where {added}{_less(call, first, last)}."
     why = _why(call, first, last, delay)
-    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
+    return f"Cause: {why}. Worst from {where}: {at_least(call['path'])}{say.ms(delay)} of delay, {gone}."
+
+
+def at_least(path: Json) -> str:
+    """Return "at least " for delays that may be too short, because the queue may never have been empty.
+
+    Delays count from the minimum delay, which is the delay of an empty queue only if the queue was empty at times.
+    """
+    return "at least " if path.get("verdict") in ("shared", "changing") or _delay_error(path) else ""
+
+
+def _delay_error(path: Json) -> float:
+    """Return by how much the delays may be too short, in ms, because of steps that other traffic may have caused."""
+    if path.get("verdict") in ("alone", "jittered"):
+        return 0.0
+    steps: list[float] = path.get("removed_steps_ms", [])
+    return sum(step for step in steps if step < LONGEST_QUEUE_MS)
 
 
 def _is_alone(path: Json, bins: Sequence[Json]) -> bool:
@@ -119,11 +159,25 @@ def _quiet(call: Json, first: int, last: int) -> str:
     if sent and estimate and sent >= FELL * estimate:
         return f"the sender's bandwidth estimate of {say.rate(estimate)} limited the rate ({say.rate(sent)} were sent)"
     carried: float | None = middle(each["at_least_bps"] for each in part if each["at_least_bps"])
+    if stalls := _stalls(call):
+        return stalls
     if capacity or estimate or (sent and carried and sent < FELL * carried):
         return "none in the network"
     return (
         "unknown: neither delays nor losses show one, and the file does not show whether the link or the application "
         "limited the rate"
+    )
+
+
+def _stalls(call: Json) -> str | None:
+    """Describe long delays that are too short to increase the mean. Return `None` if they are rare or unknown."""
+    delays = [each["delay_max_ms"] for each in call["bins"] if each.get("delay_max_ms") is not None]
+    late = [delay for delay in delays if delay >= STALL_MS]
+    if not late or len(late) < STALLED * len(delays):
+        return None
+    return (
+        f"unknown: packets were delayed by up to {say.ms(max(late))} for short times, because the link stalled, or a "
+        "burst of other traffic or of the call's own packets filled the queue; this file does not show which"
     )
 
 
@@ -150,7 +204,7 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     # If the delay is long, random losses do not count as the cause. A short delay does not prove random losses, because
     # a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost_by_chance(part) >= BY_CHANCE * (losses(part) or 0):
-        return "packets were lost while the queue was not full"
+        return f"packets were lost while the queue was not full{_interruption(call, first, last)}"
     is_own_queue_unknown = path["verdict"] != "shared" and not path["queue"]["full"]
     is_path_unknown = path["verdict"] in ("changing", "unseen") or path["drift_ppm"] is None
     if delay < SLOW_MS and (is_path_unknown or is_own_queue_unknown):
@@ -187,6 +241,24 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     # Give the highest sent rate, because the queue grew before the delays were longest.
     most = max(each["sent_bps"] for each in part)
     return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
+
+
+def _interruption(call: Json, first: int, last: int) -> str:
+    """Say that all packets of a part of these bins were lost. Return an empty text if most losses are elsewhere."""
+    runs = [
+        [k for k, _ in run]
+        for is_lost, run in groupby(
+            ((k, call["bins"][k]) for k in range(first, min(last, len(call["bins"])))),
+            key=lambda one: one[1]["packets"] > 0 and one[1]["lost"] == one[1]["packets"],
+        )
+        if is_lost
+    ]
+    longest = max(runs, key=len, default=[])
+    lost = sum(call["bins"][k]["lost"] for k in longest)
+    if len(longest) * call["bin_s"] < INTERRUPTED_S or 2 * lost < (losses(call["bins"][first:last]) or 0):
+        return ""
+    begin, end = longest[0] * call["bin_s"], (longest[-1] + 1) * call["bin_s"]
+    return f": the path was interrupted from {say.seconds(begin)} to {say.seconds(end)}, when all packets were lost"
 
 
 def _overfilled(path: Json, bins: Sequence[Json]) -> float | None:
@@ -254,8 +326,11 @@ def _averaged(
     seen = call["seen"]
     audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
     shown = []
-    if (lost or 0.0) >= LOSSY and (lost or 0.0) > audio:
+    stream = seen.get("worst_stream_lost_frac") or 0.0
+    if (lost or 0.0) >= LOSSY:
         shown.append("packets were lost")
+    elif stream >= LOSSY_STREAM:
+        shown.append(f"packets of one of the streams were lost ({say.frac(stream)} in its worst ten seconds)")
     if audio >= LOSSY:
         shown.append(f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)")
     if delay is not None and least is not None and delay - least >= SLOW_MS:
@@ -272,6 +347,9 @@ def _averaged(
     why = "; ".join(known or causes)
     if not why and lost is None:
         why = "unknown, because the file has no count of losses"
+    frozen = sum(each.get("frozen_s", 0.0) for each in call["bins"][part])
+    if not why and frozen >= FROZEN * (part.stop - part.start) * call["bin_s"]:
+        why = f"unknown: the picture froze for {say.seconds(frozen)}, and the averages do not show why"
     why = why or "none that the averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
     of_video = " of the video" if seen.get("audio") else ""

@@ -68,11 +68,11 @@ _USED = 0.5
 _APART_S = 0.05
 """Minimum time between two reports of one connection, in seconds. Closer reports belong to different connections."""
 _WORST_S = 10.0
-"""The length of the window in which the audio losses are averaged, in seconds."""
-_MIN_AUDIO_PACKETS = 200
-"""Windows with fewer audio packets are ignored, because a single loss would be a high loss rate.
+"""The length of the window in which the losses of audio, or of one stream, are averaged, in seconds."""
+_MIN_PACKETS = 200
+"""Windows with fewer packets of a stream are ignored, because a single loss would be a high loss rate.
 
-Such windows occur in silence, because a sender need not send silence.
+Such windows occur in silence, because a sender need not send silence, and if a video is paused.
 """
 _HEADER_LINES = 5
 """A log of rtcstats has an event in this number of lines."""
@@ -253,14 +253,16 @@ def _parsed(file: Path, data: bytes) -> Any:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
                 # Accept an error only in the last value, which may be truncated. Another value follows if a later line
-                # begins with the first character of this value, for example with "{".
-                if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
+                # begins with the first character of an object or an array.
+                is_last = text[at] in "{[" and not any(f"\n{begin}" in text[at + 1 :] for begin in "{[")
+                if len(values) < 2 or not is_last:
                     raise
                 break
             values.append(value)
             at = _begin(text, at)
     except (ValueError, RecursionError) as error:
-        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
+        remedy = "remove what is not JSON" if len(values) > 1 else _REMEDY
+        raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", remedy) from error
     return values[0] if len(values) == 1 else values
 
 
@@ -630,6 +632,17 @@ def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> 
     return total
 
 
+def _before_end(frozen: Sequence[float]) -> list[float]:
+    """Return how long the picture was frozen in each bin. Browsers count a whole freeze at the time of its end."""
+    remaining = 0.0
+    found = []
+    for counted in reversed(frozen):
+        remaining += counted
+        found.append(min(remaining, BIN_S))
+        remaining -= found[-1]
+    return found[::-1]
+
+
 def _held(points: Sequence[tuple[float, Any]], at: float) -> Any:
     """Return the last value at or before a time, or else the first value. Return `None` if there are no values."""
     return points[max(bisect_right(points, at, key=lambda one: one[0]) - 1, 0)][1] if points else None
@@ -645,15 +658,34 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) -> Json | None:
     """Return the number of audio packets and their losses. Return `None` if there is no audio beside the video."""
-    kind, counter = _WAYS[side]
-    audio = stats.media(kind, "audio")
+    audio = stats.media(_WAYS[side][0], "audio")
     if not audio or set(audio) & set(ids):
         return None
+    return _losses(stats, side, audio, edges)
+
+
+def _worst_stream(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float]) -> float | None:
+    """Return the largest loss rate of a single stream in ten seconds. Return `None` if there are not several streams.
+
+    The sum of many streams hides the losses of one of them, for example of one participant behind a server.
+    """
+    if len(ids) < 2:
+        return None
+    worst = (_losses(stats, side, [each], edges)["worst_lost_frac"] for each in ids)
+    return max((each for each in worst if each is not None), default=None)
+
+
+def _losses(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float]) -> Json:
+    """Return the number of packets of these streams, and their losses in the call and in its worst ten seconds."""
+    kind, counter = _WAYS[side]
     came = side == "receiver"
-    packets = _grown(stats.of(kind, _PACKETS[side], audio), edges)
-    counting = stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(audio))
-    counting = stats.of(kind, "packetsLost", audio) if came else counting
-    restarts = _restarts(stats.of(kind, counter, audio) + stats.of(kind, _PACKETS[side], audio))
+    packets = _grown(stats.of(kind, _PACKETS[side], ids), edges)
+    counting = (
+        stats.of(kind, "packetsLost", ids)
+        if came
+        else stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(ids))
+    )
+    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
     lost = _lost(counting, restarts, edges)
     if lost is None or not sum(packets):
         return {"packets": round(sum(packets)), "lost_frac": None, "worst_lost_frac": None}
@@ -667,12 +699,11 @@ def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) 
     windows = [(k, k + n) for k in range(max(len(gone) - n, 0) + 1)]
     # Ignore windows with few packets. Reports are late, so such a window may contain the losses of a stream that has
     # just stopped.
-    spoken = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_AUDIO_PACKETS]
-    worst = max((share(k, end) for k, end in spoken), default=None)
+    busy = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_PACKETS]
     return {
         "packets": round(sum(all_packets)),
         "lost_frac": share(0, len(gone)),
-        "worst_lost_frac": worst,
+        "worst_lost_frac": max((share(k, end) for k, end in busy), default=None),
     }
 
 
@@ -759,11 +790,17 @@ def _summary(stats: Stats, side: str) -> Json:
             "packets": round(n),
             "lost": None if gone is None else round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
-            "frozen_s": min(stood, BIN_S),
+            "frozen_s": stood,
             "limited": held,
         }
         for all_of, n, gone, stood, trip, held in zip(
-            size, all_packets, gone_of, frozen, trips, _limits_of_bins(limits, edges), strict=True
+            size,
+            all_packets,
+            gone_of,
+            _before_end(frozen),
+            trips,
+            _limits_of_bins(limits, edges),
+            strict=True,
         )
     ]
     estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))
@@ -782,6 +819,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "audio": audio,
+            "worst_stream_lost_frac": _worst_stream(stats, side, ids, edges),
             "reports": _moments(times),
             # Add the exact numbers, because the numbers in the bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,

@@ -505,6 +505,12 @@ def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
     return f"{figure if unit == other else low} to {high}"
 
 
+def is_compared(call: Json) -> bool:
+    """Whether controllers were run on the paths, and the recorded controller reproduced the record there."""
+    found = call.get("replay", {})
+    return "controllers" in found and not found["refusals"]
+
+
 def answer(call: Json) -> str:
     """Return a text about the recorded call and the result of the best controller."""
     found = call["replay"]

@@ -496,6 +496,74 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_stalls_with_a_short_mean_delay_do_not_clear_the_network(seed: int) -> None:
+    chance = random.Random(seed)
+    period, late_ms = (
+        (6, 20, 40, 200)[seed % 4],
+        chance.uniform(200, 900) if seed < 4 else chance.uniform(5, 140),
+    )
+    bins = [
+        part(2e6, went=0.3e6)
+        | {"packets": 50, "lost": 0, "delay_ms": 9.0, "delay_max_ms": 10.0 if k % period else late_ms}
+        for k in range(120)
+    ]
+    path: dict[str, Any] = {"shared": None, "verdict": "alone", "drift_ppm": 0.0}
+    path["queue"] = {"bytes": 9000, "full": False}
+    seen: dict[str, Any] = {"length_s": 60.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    are_stalls = late_ms >= 200 and period <= 40
+    assert (f"delayed by up to {say.ms(late_ms)} for short times" in said) == are_stalls, said
+    assert ("none in the network" in said) == (not are_stalls), said
+
+
+@pytest.mark.parametrize("verdict", ["unseen", "changing", "shared", "alone", "jittered"])
+@pytest.mark.parametrize("removed_ms", [[], [12.0, 5.0], [30.0, 40.0], [90_000.0]])
+def test_delays_are_a_least_value_unless_the_call_was_alone_in_the_queue(
+    verdict: str, removed_ms: list[float]
+) -> None:
+    bins = [part(2e6, went=0.3e6) | {"packets": 50, "lost": 0, "delay_ms": 9.0} for _ in range(60)]
+    for each in bins:
+        each |= {"delay_max_ms": 12.0}
+    path: dict[str, Any] = {
+        "shared": None,
+        "verdict": verdict,
+        "drift_ppm": 0.0,
+        "removed_steps_ms": removed_ms,
+    }
+    path["queue"] = {"bytes": 9000, "full": False}
+    seen: dict[str, Any] = call._seen(bins, 0.5) | {"estimates": [(k / 2, 2e6) for k in range(60)]}
+    read = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": path}
+    of_traffic = [] if verdict in ("alone", "jittered") else [step for step in removed_ms if step < 1000]
+    is_least = verdict in ("shared", "changing") or bool(of_traffic)
+    assert ("delay of at least 9.00 ms on average" in call._packets_said(read)) == is_least
+    said = call_diagnosis.sentence(read)
+    is_unknown = sum(of_traffic) > 50
+    assert said.startswith("Cause: unknown: at worst") == is_unknown, said
+    assert ("The delay stepped by 70.0 ms in total" in said) == is_unknown, said
+    for each in bins:
+        each |= {"delay_ms": 80.0, "lost": 2}
+    assert (": at least 80.0 ms of delay" in call_diagnosis.sentence(read)) == is_least
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_interruption_of_the_path_is_told_from_losses_here_and_there(seed: int) -> None:
+    chance = random.Random(seed)
+    begin, length, is_elsewhere = chance.randint(24, 40), (1, 2, 6, 12)[seed % 4], seed >= 4
+    bins = [part(2e6, went=0.3e6) | {"packets": 50, "lost": 0, "delay_ms": 3.0} for _ in range(60)]
+    for each in bins if is_elsewhere else []:
+        each |= {"lost": 40, "lost_by_chance": 40}
+    for each in bins[begin : begin + length]:
+        each |= {"packets": 50, "lost": 50, "lost_by_chance": 50, "delay_ms": None}
+    path = {"shared": None, "verdict": "alone", "drift_ppm": 0.0, "queue": {"bytes": 9000, "full": False}}
+    worst = {"from_s": 10.0, "to_s": 28.0}
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": worst, "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    assert said.startswith("Cause: packets were lost while the queue was not full"), said
+    times = f"interrupted from {say.seconds(begin / 2)} to {say.seconds((begin + length) / 2)}, "
+    assert (times in said) == (length >= 2 and not is_elsewhere), said
+
+
 @pytest.mark.parametrize("verdict", ["unseen", "changing", "drift", "alone", "jittered"])
 def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]
@@ -650,8 +718,11 @@ def test_a_replay_answers_or_says_that_the_recorded_controller_misses_its_record
     found = replay.replay(read, ["steady"], paths=2)
     assert found["refusals"], "its recorded rate is no gcc's"
     assert "are unknown" in replay.answer(read | {"replay": found})
+    assert not replay.is_compared(read | {"replay": found}), "a controller of another call"
+    assert not replay.is_compared(read)
     again = found["controllers"]["gcc"]
     found["refusals"] = []
+    assert replay.is_compared(read | {"replay": found})
     found["recorded"] |= {key: again[key]["p50"] for key in ("rate_bps", "delay_p95_ms")}
     assert replay.answer(read | {"replay": found}).startswith("The record, assumed to be of gcc")
     assert len(replay.table(read | {"replay": found})[1]) == 3
@@ -661,6 +732,24 @@ def test_a_replay_answers_or_says_that_the_recorded_controller_misses_its_record
     }
     with pytest.raises(UserError, match="no such controller"):
         replay.replay(read, ["gccc"])
+
+
+@pytest.mark.parametrize("refusals", [[], ["gcc has another rate"]])
+def test_other_controllers_are_shown_only_if_the_recorded_one_reproduces_the_record(
+    tmp_path: Path, refusals: list[str]
+) -> None:
+    read = call.read(SENDER, controllers=[])
+    spread = {key: {"p05": 1.0, "p50": 1.0, "p95": 1.0} for key in replay.FIGURES}
+    read["replay"] = {
+        "refusals": refusals,
+        "paths": 2,
+        "recorded": dict.fromkeys(replay.FIGURES, 1.0),
+        "controllers": {"steady": spread, "gcc": spread},
+        "pairs": [{"one": "steady", "other": "gcc", "better": 1}],
+    }
+    page = call._page(read, tmp_path, None)
+    assert ("What other controllers would have done" in page) == (not refusals)
+    assert ("The results of other controllers are unknown: gcc has another rate" in page) == bool(refusals)
 
 
 @pytest.mark.parametrize(

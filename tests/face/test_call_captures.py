@@ -932,6 +932,8 @@ def test_a_clock_that_is_set_again_and_again_is_set_right(
     read = is_right_with_its_cause(written(tmp_path, way, changed), way)
     notes = " ".join(read["seen"]["notes"])
     assert notes.count("clock was set by") == int(SECONDS / every)
+    removed_s = sum(read["path"]["removed_steps_ms"]) / 1000
+    assert removed_s == pytest.approx(abs(step) * int(SECONDS / every), rel=0.3)
 
 
 @pytest.mark.parametrize("step", [-0.06, 0.06, 0.15])

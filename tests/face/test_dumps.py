@@ -301,8 +301,90 @@ def test_losses_of_audio_are_counted_apart_from_those_of_video(
     said = call_diagnosis.sentence(read)
     assert (f"audio packets were lost ({say.frac(of_audio / 50)}" in said) == (of_audio > 0), said
     assert ("the network limited" in said) == is_limited
-    assert ("Cause: packets were lost" in said) == (of_video > of_audio and not is_limited)
+    of_video_said = said.split("Worst from")[0].replace("audio packets were lost", "")
+    assert ("packets were lost" in of_video_said) == (of_video > 0), said
     assert any(f"audio packets {say.frac(of_audio / 50)}" in note for note in read["seen"]["notes"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_losses_of_one_stream_are_not_hidden_by_the_others(tmp_path: Path, side: str, seed: int) -> None:
+    chance = random.Random(seed)
+    streams, lossy, begin = chance.randint(2, 9), chance.random() < 0.7, chance.randint(5, 45)
+    counted, kind = ("Sent", "outbound-rtp") if side == "sender" else ("Received", "inbound-rtp")
+    reports: list[list[dict[str, Any]]] = []
+    for t in range(60):
+        lost = 10 * min(max(t - begin, 0), 10) * lossy
+        report = []
+        for k in range(streams):
+            packets = 400 * t if k else 40 * t - lost * (side == "receiver")
+            each = {"id": f"S{k}", "type": kind, "timestamp": BEGIN_MS + 1000 * t, "kind": "video", "ssrc": k}
+            counters = {f"packets{counted}": packets, f"bytes{counted}": 1000 * packets}
+            losses = {"packetsLost": 0 if k else lost}
+            report.append(each | counters | (losses if side == "receiver" else {}))
+            if side == "sender":
+                report.append(
+                    each | losses | {"id": f"R{k}", "type": "remote-inbound-rtp", "localId": f"S{k}"}
+                )
+        reports.append(report)
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    read = call.read(file, side=side, controllers=[])
+    said = call_diagnosis.sentence(read)
+    is_seen_in_sum = 0.01 * (400 * (streams - 1) + 40) <= 10
+    named = "packets of one of the streams were lost (25 % in its worst ten seconds)"
+    assert (named in said) == (lossy and not is_seen_in_sum), said
+    assert ("Cause: packets were lost" in said) == (lossy and is_seen_in_sum), said
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_freeze_without_losses_is_unexplained_and_lies_before_its_end(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    frozen_s, end = chance.choice([0.3, 3.0, 8.0]), chance.randint(15, 45)
+    reports = [list(each.values()) for each in counters(is_sender=False, restart=False)]
+    for t, report in enumerate(reports):
+        for each in report:
+            if each["type"] == "inbound-rtp":
+                each |= {
+                    "freezeCount": int(t >= end),
+                    "totalFreezesDuration": frozen_s * (t >= end),
+                    "packetsLost": 0,
+                }
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(reports))
+    read = call.read(file, side="receiver", controllers=[])
+    streams = read["seen"]["frozen_s"] / frozen_s
+    frozen = {k: each["frozen_s"] for k, each in enumerate(read["bins"]) if each["frozen_s"]}
+    assert sum(frozen.values()) == pytest.approx(read["seen"]["frozen_s"], abs=0.01)
+    assert streams >= 1
+    assert max(frozen) == end - 1
+    assert min(frozen) == end - len(frozen), "without a gap"
+    said = call_diagnosis.sentence(read)
+    assert (f"the picture froze for {say.seconds(read['seen']['frozen_s'])}" in said) == (frozen_s > 1), said
+    assert ("none that the averages show" in said) == (frozen_s < 1), said
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_line_that_is_no_json_is_refused_wherever_it_is(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    lines = [json.dumps(report) for report in statistics(1, 20)]
+    foreign = [
+        "2026-12-01 12:00:00 INFO joined",
+        "INFO joined",
+        "12:00:00.5 [x] y",
+        "-",
+        "}",
+        "nul",
+        '"open',
+        "{'a': 1}",
+    ]
+    at = chance.randrange(2, 19)
+    lines.insert(at, foreign[seed])
+    file = tmp_path / "stats.jsonl"
+    file.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=f"it is not whole JSON .*line {at + 1} ") as error:
+        call.read(file, controllers=[])
+    assert "remove what is not JSON" in str(error.value)
 
 
 @pytest.mark.parametrize("form", ["old", "series"])

@@ -638,7 +638,9 @@ impl Direction {
             let from = timed[step.place].0;
             self.packets[from..].iter_mut().for_each(|packet| clock::shift(&mut packet.seen, step.nanos));
         }
-        for step in clock::long_steps(&points) {
+        let steps = clock::long_steps(&points);
+        notes.extend(clock::step_notes(&steps.iter().map(|step| -step.nanos).collect::<Vec<_>>()));
+        for step in steps {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             // The reports that arrived after the step have times of the same clock, so move them too.
@@ -646,7 +648,6 @@ impl Direction {
             after.for_each(|report| clock::shift(&mut report.0, by));
             self.packets[from..].iter_mut().for_each(|packet| clock::shift(&mut packet.seen, by));
             self.set_by.push(Span::nanos(by.unsigned_abs()));
-            notes.push(clock::set_note(-by));
         }
         self.set_right_short(arrivals, notes);
     }
@@ -671,6 +672,7 @@ impl Direction {
         if !of_route.is_empty() && of_route.len() < steps.len() {
             return;
         }
+        let mut removed = Vec::new();
         for step in steps {
             let by = (step.seconds * 1e9) as i64;
             let (arrived, seen) = timed[step.index];
@@ -693,8 +695,9 @@ impl Direction {
                 }
             }
             self.set_by.push(Span::nanos(by.unsigned_abs()));
-            notes.push(clock::set_note(-by));
+            removed.push(-by);
         }
+        notes.extend(clock::step_notes(&removed));
     }
 
     /// Checks that the recording was made where packets arrive, and that packets carry send times.

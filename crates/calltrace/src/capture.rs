@@ -231,7 +231,9 @@ fn direction(
     flow.note(&mut notes);
     let mut unread = capture.unread_beside(&flow);
     let (mut set_at, mut set_by) = (Vec::new(), Vec::new());
-    for step in flow.clock_steps(&capture.times) {
+    let steps = flow.clock_steps(&capture.times);
+    notes.extend(clock::step_notes(&steps.iter().map(|step| step.nanos).collect::<Vec<_>>()));
+    for step in steps {
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = capture.rtcp.iter_mut().map(|one| (one.place, &mut one.at));
         let answers = capture.answers.values_mut().flatten().flat_map(|(asked, answered)| [asked, answered]);
@@ -239,7 +241,6 @@ fn direction(
         // The clock was set at the step, so move the times of all later records.
         let later = packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place);
         later.for_each(|one| clock::shift(one.1, -step.nanos));
-        notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));

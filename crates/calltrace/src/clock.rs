@@ -49,18 +49,31 @@ pub(crate) fn shift(at: &mut Time, nanos: i64) {
     *at = Time::from_nanos(at.as_nanos().saturating_add_signed(nanos));
 }
 
-pub(crate) fn set_note(nanos: i64) -> String {
-    let by = nanos as f64 * 1e-9;
-    if nanos.abs() < LEAST_SURE_STEP_NS {
-        return format!(
-            "a step of {:.3} s in the delays is taken out: a clock was set, the route changed, or other traffic came \
-             into the queue or left it",
-            by.abs()
-        );
+/// Returns notes on removed steps, whose sizes are in nanoseconds. Small steps share one note.
+pub(crate) fn step_notes(steps: &[i64]) -> Vec<String> {
+    let seconds = |nanos: i64| nanos as f64 * 1e-9;
+    let (small, sure): (Vec<i64>, Vec<i64>) = steps.iter().partition(|nanos| nanos.abs() < LEAST_SURE_STEP_NS);
+    let mut notes: Vec<String> = sure
+        .into_iter()
+        .map(|nanos| {
+            format!(
+                "the record's clock was set by {:+.3} s during the call, or the route changed by as much: this is \
+                 taken out",
+                seconds(nanos)
+            )
+        })
+        .collect();
+    let sizes = small.iter().map(|nanos| nanos.abs());
+    if let Some((least, most)) = sizes.clone().min().zip(sizes.max()) {
+        let what = match small.len() {
+            1 => format!("a step of {:.3} s in the delays is", seconds(most)),
+            count => format!("{count} steps of {:.3} to {:.3} s in the delays are", seconds(least), seconds(most)),
+        };
+        notes.push(format!(
+            "{what} taken out: a clock was set, the route changed, or other traffic came into the queue or left it"
+        ));
     }
-    format!(
-        "the record's clock was set by {by:+.3} s during the call, or the route changed by as much: this is taken out"
-    )
+    notes
 }
 
 /// Finds the steps by which a recording's clock was set, if they are at least a second. `delay_steps` finds smaller
@@ -209,10 +222,24 @@ mod tests {
     fn a_note_says_that_a_clock_was_set_only_if_no_burst_is_as_long() {
         for ms in 1..2_000 {
             for nanos in [ms * 1_000_000, -ms * 1_000_000] {
-                let note = set_note(nanos);
+                let note = step_notes(&[nanos]).concat();
                 assert_eq!(note.contains("clock was set by"), ms >= 20, "{note}");
                 assert_eq!(note.contains("other traffic"), ms < 20, "{note}");
             }
+        }
+    }
+
+    #[test]
+    fn small_steps_share_one_note_with_their_number_and_range() {
+        for (small, sure) in (0..6).flat_map(|small| (0..3).map(move |sure| (small, sure))) {
+            let steps: Vec<i64> = (0..small)
+                .map(|k: i64| (k + 3) * if k % 2 == 0 { 1_000_000 } else { -1_000_000 })
+                .chain((0..sure).map(|k| 50_000_000 * (k + 1)))
+                .collect();
+            let notes = step_notes(&steps);
+            assert_eq!(notes.len() as i64, sure + small.min(1), "{notes:?}");
+            let range = format!("{small} steps of 0.003 to 0.{:03} s", small + 2);
+            assert_eq!(notes.concat().contains(&range), small > 1, "{notes:?}");
         }
     }
 

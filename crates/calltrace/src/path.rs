@@ -136,6 +136,9 @@ pub struct Path {
     pub jitter: Span,
     /// Which traffic was in the queue.
     pub verdict: Verdict,
+    /// Sizes of the steps that were removed from the delays. If the call was not alone in the queue, other traffic may
+    /// have caused them, and then the delays are too short.
+    pub removed_steps: Vec<Span>,
     /// Capacity and the call's share of it. It is set if there was cross traffic, and packets of the call nevertheless
     /// followed each other directly.
     pub shared: Option<(Rate, Rate)>,
@@ -249,7 +252,9 @@ impl Path {
             (verdict, shared) = (Verdict::Changing, None);
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
-        let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
+        let removed: Vec<f64> =
+            call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved.iter().map(|by| by.abs())).collect();
+        let steps = too_many(&removed, seconds);
         // If there is cross traffic, its bursts may have been mistaken for steps. So ignore the number of steps.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
@@ -293,6 +298,7 @@ impl Path {
             delay: delays.get(delays.len() * 95 / 100).map(|delay| Span::from_secs_f64(*delay)),
             jitter: Span::from_secs_f64(jitter),
             verdict,
+            removed_steps: removed.into_iter().map(Span::from_secs_f64).collect(),
             shared,
             known,
             drift,
@@ -471,9 +477,9 @@ fn batch(points: &[Point]) -> Option<f64> {
 /// Returns the number of delay steps if they make the delays unreliable, and `None` otherwise. The delays are
 /// unreliable if there are at least [`SEVERAL_STEPS`] steps, and if the steps are frequent or at least one of them is
 /// small. `steps` are the sizes of the steps in seconds, and `seconds` is the call's duration.
-fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
+fn too_many(steps: &[f64], seconds: f64) -> Option<usize> {
     // Allow for an error of 10 %, because the size of a step is not exact.
-    let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
+    let is_short = steps.iter().any(|by| *by < LEAST_OF_SEVERAL_S * 0.9);
     let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
     (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
 }

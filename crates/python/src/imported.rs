@@ -121,6 +121,7 @@ fn analysis(call: &Call, path: &Path) -> Value {
         "frames": frames.collect::<Vec<_>>(),
         "delay_p95_ms": path.delay.map(millis), "verdict": verdict, "jitter_ms": millis(path.jitter),
         "shared": path.shared.map(shared),
+        "removed_steps_ms": path.removed_steps.iter().map(|step| millis(*step)).collect::<Vec<_>>(),
         "known_frac": path.known, "drift_ppm": path.drift.map(|drift| drift * 1e6),
         "queue": { "bytes": path.queue.holds.get(), "full": path.queue.full },
         "chance_loss_frac": path.losses.chance, "loss_run_packets": path.losses.run,

@@ -378,7 +378,7 @@ def call(
         for name, each in read.items():
             if not as_json:
                 base.show(*calls.sentences(each))
-                if "controllers" in each.get("replay", {}):
+                if calls.replay.is_compared(each):
                     base.show(
                         "", base.module("steadycast.report.terminal").filled(*calls.replay.table(each)), ""
                     )
