@@ -292,7 +292,17 @@ def test_made_up_receivers_fill_neither_labels_nor_files(tmp_path: Path) -> None
     assert found["steadycast_receivers"][("ours",)] == 5000
     (line,) = (tmp_path / "status").read_text().splitlines()
     assert len(json.loads(line)["peers"]) == PEERS
-    told = [json.loads(line)["event"] for line in (tmp_path / "events").read_text().splitlines()]
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    joined, forgotten = (
+        [
+            [event[key] for key in ("receiver", "ssrc", "address")]
+            for event in events
+            if event["event"] == name
+        ]
+        for name in ("join", "forgotten")
+    )
+    assert forgotten == joined[:PEERS]
+    told = [event["event"] for event in events]
     assert told.count("join") == 2 * PEERS
     assert told.count("forgotten") == PEERS
     assert told.count("more receivers changed") == 3

@@ -21,6 +21,7 @@ from steadycast.live.source import plan
 from steadycast.media.ladder import CODECS, open_encoder, start
 
 from tests.live.conftest import steadycast
+from tests.live.test_audio import flashing
 from tests.media.test_reader import SIDES, y4m
 
 PATTERN = {"source": "testsrc", "codec": "mpeg4", "size": "clip", "fps": "clip"}
@@ -166,6 +167,23 @@ def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> Non
     assert flow["coded_frames"] + flow["left_out_frames"] == 29
     assert flow["coded_frames"] > 0
     assert any("could not be decoded" in warning for warning in summary["warnings"])
+
+
+def test_a_warning_says_that_sound_on_standard_input_is_not_sent(tmp_path: Path) -> None:
+    film = flashing(tmp_path / "film.mkv", Fraction(25), 2)
+    silent = y4m(tmp_path / "silent.y4m", "Ip", BLANK)
+    options: dict[str, Any] = {**PATTERN, "source": "-"}
+    for source, audio, warned in ((film, True, True), (film, False, False), (silent, True, False)):
+        own = os.dup(0)
+        with source.open("rb") as file:
+            os.dup2(file.fileno(), 0)
+        try:
+            made = plan(**options, gop=12, loop=False, ladder=False, audio=audio)
+        finally:
+            os.dup2(own, 0)
+            os.close(own)
+        warning = "standard input: its sound is not sent; to send sound, name a file"
+        assert (warning in made.warnings) == warned, made.warnings
 
 
 def test_a_program_ends_though_a_pipe_that_it_reads_goes_on(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@
 //! - Plausibility: a report is ignored if it refers to packets that were not sent, or contains more losses than
 //!   packets.
 //! - Spacing: a report within 2 ms of the receiver's previous report is ignored, unless it is per-packet feedback.
-//! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
+//! - Evidence: a receiver is excluded if its report reduces the target rate to less than half of the target rate, and to
+//!   less than half of the send rate, although its report block shows almost no loss. A target rate that the media do
+//!   not use may fall further, because the receivers of such a session compute very different rates.
 //! - Floor: a receiver is excluded if it keeps a group at the lower limit of the rate for 5 s.
 //! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s. Its conditions must also be twice as
 //!   bad as the conditions of the worst receiver that is still served. This rule excludes at most 2 % of a group.
@@ -18,7 +20,7 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use steadycast_control::registry::{Factory, Layer};
 use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, around};
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// An operator's exclusions and rate limits.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +129,8 @@ const MIN_REPORT_SPACING: Span = Span::millis(2);
 /// The time for which a receiver may limit a group's rate or keep it at its lower limit, before it is excluded.
 const LIMITING_TIME: Span = Span::secs(5);
 const EXCLUSION_TIME: Span = Span::secs(60);
+/// The send rate is measured over this time, or up to twice as long.
+const SEND_RATE_WINDOW: Span = Span::secs(1);
 /// A report block with a lower loss than this does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
 /// Maximum number of receivers in the table. It is also the maximum number of excluded receivers.
@@ -158,12 +162,37 @@ impl Known {
     }
 }
 
+/// Measures the send rate over the present window and the one before.
+#[derive(Default)]
+struct SendRate {
+    /// When the earlier and the present window began, and the bytes that were sent in each.
+    windows: Option<[(Time, Bytes); 2]>,
+}
+
+impl SendRate {
+    fn add(&mut self, at: Time, size: Bytes) {
+        let windows = self.windows.get_or_insert([(at, Bytes::ZERO); 2]);
+        if at.since(windows[1].0) >= SEND_RATE_WINDOW {
+            *windows = [windows[1], (at, Bytes::ZERO)];
+        }
+        windows[1].1 += size;
+    }
+
+    /// Returns the send rate, or `None` if it is unknown because nothing was sent before `now`.
+    fn rate(&self, now: Time) -> Option<Rate> {
+        let [earlier, present] = self.windows?;
+        let duration = now.since(earlier.0);
+        (!duration.is_zero()).then(|| (earlier.1 + present.1).per(duration))
+    }
+}
+
 struct FeedbackFilter {
     half: Box<dyn SenderHalf>,
     orders: OperatorControls,
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
+    send_rate: SendRate,
     /// The receiver that keeps the group at the lower limit of the rate, and the time at which it began to do so.
     at_floor: Option<(ReceiverId, Time)>,
     judged: Time,
@@ -173,7 +202,7 @@ struct FeedbackFilter {
 impl FeedbackFilter {
     fn new(half: Box<dyn SenderHalf>, orders: OperatorControls, group: bool) -> Self {
         let (known, judged, window) = (BTreeMap::new(), Time::ZERO, Time::ZERO);
-        Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
+        Self { half, orders, group, known, newest: 0, send_rate: SendRate::default(), at_floor: None, judged, window }
     }
 
     /// Returns whether a receiver is not excluded. Removes its exclusion if the exclusion has expired.
@@ -243,7 +272,7 @@ impl FeedbackFilter {
     }
 
     /// Excludes the receiver that limits the rate if the rule about evidence, about the floor or about the quantile
-    /// applies. The module documentation describes these rules. `before` is the rate before the report.
+    /// applies. The module documentation describes these rules. `before` is the target rate before the report.
     ///
     /// The last receiver is never excluded, because the session would end without reports.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
@@ -255,7 +284,8 @@ impl FeedbackFilter {
         // loss of 1, so that the rule about evidence does not apply.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
-        if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
+        let used = self.send_rate.rate(now).map_or(before, |sent| sent.min(before));
+        if mine && decision.target < used.scale(0.5) && fraction < SUPPORTING_LOSS {
             return self.exclude_receiver(
                 now,
                 report.from,
@@ -284,6 +314,7 @@ impl SenderHalf for FeedbackFilter {
 
     fn on_sent(&mut self, sent: &Sent) {
         self.newest = self.newest.max(sent.seq);
+        self.send_rate.add(sent.at, sent.size);
         self.half.on_sent(sent);
     }
 
@@ -333,7 +364,7 @@ impl SenderHalf for FeedbackFilter {
 mod tests {
     use super::*;
     use steadycast_control::{Body, Reception, Why};
-    use steadycast_units::{Bytes, Seed};
+    use steadycast_units::Seed;
 
     /// A controller whose rate is the lowest rate that a receiver requests. The first byte of a report's body is the
     /// requested rate in units of 10 kb/s.
@@ -403,6 +434,24 @@ mod tests {
         world.second(None);
         assert_eq!(world.second(Some((1, 0.0))), Rate::mbps(1));
         assert_eq!(world.1.aside(), [(16, "its report block does not bear out the rate that it asks for")]);
+    }
+
+    #[test]
+    fn a_receiver_without_loss_is_excluded_only_if_its_report_halves_what_is_sent() {
+        for sent in [40, 200, 1_000, 3_000] {
+            for request in [6, 9, 12, 45, 55, 100] {
+                let mut world = World::new();
+                for n in 0..4_200 / 20 {
+                    let (at, size) = (Time::ZERO + Span::millis(n * 20), Bytes::new(sent * 20 / 8));
+                    world.0.on_sent(&Sent { at, left: at, seq: 1_000 + n, size, data_limited: true, number: 0 });
+                }
+                world.2 = 3;
+                world.second(None);
+                world.second(Some((request, 0.0)));
+                let used = sent.min(1_000) / 2;
+                assert_eq!(world.1.aside().is_empty(), u64::from(request) * 10 >= used, "{request}0 of {sent} kb/s");
+            }
+        }
     }
 
     #[test]

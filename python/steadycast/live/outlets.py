@@ -390,7 +390,8 @@ class _Events:
 
     def __init__(self) -> None:
         self._decision: tuple[Any, ...] | None = None
-        self._peers: dict[int, str] = {}
+        self._peers: dict[int, tuple[str, Json]] = {}
+        """The kind of each receiver's last event, and the fields of an event that name the receiver."""
         self._silent = False
         self._source: str | None = None
         self._ecn: str | None = None
@@ -418,20 +419,19 @@ class _Events:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
         peers = {peer["ssrc"]: peer for peer in status["peers"]}
-        kinds = {ssrc: view.kind(peer) for ssrc, peer in peers.items()}
-        changed = [(ssrc, kind) for ssrc, kind in kinds.items() if self._peers.get(ssrc) != kind]
-        gone = [ssrc for ssrc in self._peers if ssrc not in kinds]
-        for ssrc, kind in changed[:PEERS]:
-            name = str(peers[ssrc]["name"] or "?")[:NAME]
-            known = ssrc in self._peers
-            what = kind if kind in ("left", "aside") else "heard again" if known else "join"
-            yield {"event": what, "receiver": name, "ssrc": ssrc, "address": peers[ssrc]["address"]}
+        known = {ssrc: (view.kind(peer), _named(peer)) for ssrc, peer in peers.items()}
+        changed = [ssrc for ssrc, (kind, _) in known.items() if self._peers.get(ssrc, ("",))[0] != kind]
+        gone = [ssrc for ssrc in self._peers if ssrc not in known]
+        for ssrc in changed[:PEERS]:
+            kind, named = known[ssrc]
+            what = kind if kind in ("left", "aside") else "heard again" if ssrc in self._peers else "join"
+            yield {"event": what, **named}
         for ssrc in gone[:PEERS]:
-            yield {"event": "forgotten", "ssrc": ssrc}
+            yield {"event": "forgotten", **self._peers[ssrc][1]}
         more = max(len(changed) - PEERS, 0) + max(len(gone) - PEERS, 0)
         if more:
             yield {"event": "more receivers changed", "count": more}
-        self._peers = kinds
+        self._peers = known
 
     def _receiver(self, status: Json) -> Iterator[Json]:
         if status["from"] != self._source:
@@ -441,6 +441,15 @@ class _Events:
         if silent != self._silent:
             self._silent = silent
             yield {"event": "silent" if silent else "heard again"}
+
+
+def _named(peer: Json) -> Json:
+    """Return the fields of an event that name a receiver."""
+    return {
+        "receiver": str(peer["name"] or "?")[:NAME],
+        "ssrc": peer["ssrc"],
+        "address": peer["address"],
+    }
 
 
 def _notify(state: str) -> None:

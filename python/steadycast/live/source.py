@@ -34,6 +34,8 @@ class Pictures:
 
     `None` if the source does not determine the time of its pictures.
     """
+    has_unread_sound = False
+    """Whether the source has sound that can't be sent, because the source is read only once, for its pictures."""
     _passed = 0
     _surplus = 0
 
@@ -225,6 +227,7 @@ class Camera(Newest):
         width, height = parse_size(size, (facts.width, facts.height))
         rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         super().__init__(Shape(width, height, rate), self._reader.warnings)
+        self.has_unread_sound = self._reader.has_sound
         # Read in a thread of its own, because a read from a camera can block without a limit.
         threading.Thread(target=self._read, daemon=True, name="camera").start()
 
@@ -316,6 +319,9 @@ def plan(
             pictures, clip = pictures_of(source, size, fps, loop=loop)
             loop_s = pictures.loop_s
             planned = encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
+            if audio and pictures.has_unread_sound:
+                name = "standard input" if source == "-" else source
+                planned.warnings.append(f"{name}: its sound is not sent; to send sound, name a file")
         if audio and planned.clip is not None:
             _add_sound(planned, loop_s)
         # Change the list in place, because the encoders add warnings to it later.

@@ -322,6 +322,11 @@ class Reader:
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
         """Problems of the source. The list is complete when `pictures` has ended."""
 
+    @property
+    def has_sound(self) -> bool:
+        """Whether the source has an audio track."""
+        return bool(self._container.streams.audio)
+
     def __enter__(self) -> Reader:
         return self
 
