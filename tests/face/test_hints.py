@@ -75,7 +75,7 @@ def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> 
     # A flow that stops before the end of the warm-up has no figures that another flow could explain.
     changes = {"warmup": "2s", "flow.tcp.stop": "1s"}
     early = sc.run(tmp_path / "small.toml", set=changes).summary
-    reasons = "video: no other flow competed with it; for tcp: not active after the warm-up"
+    reasons = "video, which shared no full link with another flow; and for tcp, which did not run in the measured time"
     assert str(terminal.unshared(early)) == f"of fair is unknown for {reasons}"
     assert got(early["flows"][1]) == "tcp (cubic) was not active after the warm-up"
     # The fair share of each is half of the link's 1 Mb/s.

@@ -455,7 +455,7 @@ impl Session {
             "rate_bps": Bytes::new(bytes).per(span).as_bps_f64(),
             "loss_frac": (expected > 0).then(|| (1.0 - packets as f64 / expected as f64).max(0.0)),
             "delay_ms": delay.map(|d| d.as_millis_f64()),
-            "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
+            "jitter_ms": self.session().and_then(Receiver::jitter).map(Span::as_millis_f64),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
             // Without a payload format, frames can't be recognised, so the time since the last frame is unknown.

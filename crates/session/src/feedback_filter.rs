@@ -4,9 +4,9 @@
 //! - Plausibility: a report is ignored if it refers to packets that were not sent, or contains more losses than
 //!   packets.
 //! - Spacing: a report within 2 ms of the receiver's previous report is ignored, unless it is per-packet feedback.
-//! - Evidence: a receiver is excluded if its report reduces the target rate to less than half of the target rate, and to
-//!   less than half of the send rate, although its report block shows almost no loss. A target rate that the media do
-//!   not use may fall further, because the receivers of such a session compute very different rates.
+//! - Evidence: a receiver is excluded if its report more than halves the target rate, and the new target rate is less
+//!   than half of the send rate, although its report block shows almost no loss. While the media need less than the
+//!   target rate, the receivers' rates differ widely, so the send rate counts as well.
 //! - Floor: a receiver is excluded if it keeps a group at the lower limit of the rate for 5 s.
 //! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s. Its conditions must also be twice as
 //!   bad as the conditions of the worst receiver that is still served. This rule excludes at most 2 % of a group.

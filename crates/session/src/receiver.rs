@@ -609,9 +609,11 @@ impl Receiver {
         self.half.checks()
     }
 
-    /// Returns the interarrival jitter (RFC 3550, appendix A.8).
-    pub fn jitter(&self) -> Span {
-        self.stream.as_ref().map_or(Span::ZERO, |s| s.reception.jitter())
+    /// Returns the interarrival jitter (RFC 3550, appendix A.8). It is `None` until two packets of the stream have
+    /// arrived.
+    pub fn jitter(&self) -> Option<Span> {
+        let reception = self.stream.as_ref().map(|s| &s.reception)?;
+        (reception.received() - reception.duplicates() > 1).then(|| reception.jitter())
     }
 
     /// Returns the number of packets from the first that arrived to the newest, including lost packets.

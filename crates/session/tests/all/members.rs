@@ -27,6 +27,26 @@ fn byes(compound: &[u8]) -> Vec<u32> {
 }
 
 #[test]
+fn the_jitter_is_unknown_until_two_packets_have_arrived() {
+    let settings_of = rtcp(Profile::Rfc3550, Rate::mbps(2), false);
+    let greedy = SenderSettings { greedy: true, ..settings(settings_of, Emit::Paced) };
+    let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
+    let (mut receiver, _) = receiver(2, settings_of, at(0));
+    let packets = media(&mut sender, at(0), at(1_000));
+    // The first two packets arrive twice, and the third one later than the others.
+    let arrivals = [(0, 0, false), (0, 5, false), (1, 5, true), (1, 5, true), (2, 45, true)];
+    assert_eq!(receiver.jitter(), None);
+    for (packet, delay, known) in arrivals {
+        let (left, packet) = &packets[packet];
+        let mut bytes = Vec::new();
+        packet.encode(&vec![0; packet.header.payload_len.into()], &mut bytes);
+        receiver.on_rtp(*left + Span::millis(delay), Origin(1), &bytes, Ecn::NotEct, None);
+        assert_eq!(receiver.jitter().is_some(), known, "{delay} ms");
+    }
+    assert!(receiver.jitter() > Some(Span::ZERO));
+}
+
+#[test]
 fn every_compound_begins_with_a_report_names_its_source_and_parses() {
     let mut group = asmp();
     for _ in 0..3 {

@@ -149,7 +149,7 @@ impl Recorded for VideoSink {
         self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
         into.put(&receiver::LOSS_EVENT_RATE, view.loss);
-        into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
+        into.put_span(&receiver::JITTER, self.session().and_then(|s| s.jitter()));
         // Without a packet that has a send time, the delays are unknown.
         let cumulative = self.jitter.anchor.map(|_| self.jitter.max.later());
         into.put_span(&receiver::CUMULATIVE_JITTER_MAX, cumulative);
