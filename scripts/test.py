@@ -31,20 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
 REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
-# What runs beside the tests in real time: two fifths of all other tests, by processor time. A real-time test leaves
-# nearly half of two processors idle.
-BESIDE = [
-    "tests/media",
-    "tests/sweep",
-    "tests/test_pages.py",
-    "tests/test_docs.py",
-    "tests/api",
-    "tests/test_notebooks.py",
-    "tests/sim",
-    "tests/reproduce",
-    "tests/evalvid",
-    "tests/cases",
-]
+# What runs beside those tests in real time that are skipped if the machine was too busy. Such a test leaves nearly half
+# of two processors idle.
+BESIDE = ["tests/media", "tests/sim", "tests/reproduce", "tests/evalvid"]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -103,9 +92,10 @@ def main() -> int:
     with ThreadPoolExecutor(1) as beside:
         background = beside.submit(pytest, count, BESIDE, at_once=1, idle=True)
         needing_tools(count, said)
-        real_time(count)
-        processor_bound(count)
+        timed(count)
         background.result()
+    processor_bound(count)
+    real_time(count)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -200,21 +190,27 @@ def panic_of(said: str, name: str) -> str:
 
 
 def processor_bound(count: Count) -> None:
-    """Run the tests of the package that neither run in real time nor beside those that do."""
+    """Run the tests of the package that neither run in real time nor beside such tests."""
     pytest(count, [f"--ignore={folder}" for folder in [*REAL_TIME, *BESIDE]], at_once=3)
 
 
-def real_time(count: Count) -> None:
-    """Run the tests of the package in real time.
+def timed(count: Count) -> None:
+    """Run the tests in real time that are skipped if the machine was too busy.
 
-    The fault tests run alone, because other tests' video players would slow them down. The other timed tests run two
-    at once: with four, up to three of them found the machine too busy. Each of the rest uses a fifth to a third of a
-    processor. With six of these at once, pictures came late in one of two runs.
+    The fault tests run alone, because other tests' video players would slow them down. The others run two at once: with
+    four, up to three of them found the machine too busy.
     """
-    others = [*REAL_TIME, f"--ignore={FAULTS}"]
     pytest(count, [FAULTS], at_once=1)
-    pytest(count, [*others, "-m", "timed and not claim"], at_once=2)
-    pytest(count, [*others, "-m", "not timed and not claim"], at_once=4)
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}", "-m", "timed and not claim"], at_once=2)
+
+
+def real_time(count: Count) -> None:
+    """Run the other tests in real time.
+
+    Each uses a fifth to a third of a processor. With six at once, or with other tests beside four, even if these had
+    only idle time, up to three failed in a run: pictures or repairs came late.
+    """
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}", "-m", "not timed and not claim"], at_once=4)
 
 
 def pytest(count: Count, which: list[str], at_once: int, idle: bool = False) -> None:
