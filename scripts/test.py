@@ -31,9 +31,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
 REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
-# What runs beside those tests in real time that are skipped if the machine was too busy. Such a test leaves nearly half
-# of two processors idle.
-BESIDE = ["tests/media", "tests/sim", "tests/reproduce", "tests/evalvid"]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -89,11 +86,7 @@ def main() -> int:
         prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
         said = cargo_test(count)
         prepared.result()
-    with ThreadPoolExecutor(1) as beside:
-        background = beside.submit(pytest, count, BESIDE, at_once=1, idle=True)
-        needing_tools(count, said)
-        timed(count)
-        background.result()
+    needing_tools(count, said)
     processor_bound(count)
     real_time(count)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
@@ -114,11 +107,6 @@ def cargo_test(count: Count) -> str:
     """Run the crates' tests that need no tool; returns cargo's output."""
     with part("cargo test"):
         return cargo(count, [])
-
-
-def become_idle() -> None:
-    """Give this process and its children only the processor time that no other process uses."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def needing_tools(count: Count, said: str) -> None:
@@ -190,53 +178,34 @@ def panic_of(said: str, name: str) -> str:
 
 
 def processor_bound(count: Count) -> None:
-    """Run the tests of the package that neither run in real time nor beside such tests."""
-    pytest(count, [f"--ignore={folder}" for folder in [*REAL_TIME, *BESIDE]], at_once=3)
-
-
-def timed(count: Count) -> None:
-    """Run the tests in real time that are skipped if the machine was too busy.
-
-    The fault tests run alone, because other tests' video players would slow them down. The others run two at once: with
-    four, up to three of them found the machine too busy.
-    """
-    pytest(count, [FAULTS], at_once=1)
-    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}", "-m", "timed and not claim"], at_once=2)
+    """Run the tests of the package that do not run in real time."""
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
 
 
 def real_time(count: Count) -> None:
-    """Run the other tests in real time.
+    """Run the tests of the package in real time, after those that use much CPU time.
 
-    Each uses a fifth to a third of a processor. With six at once, or with other tests beside four, even if these had
-    only idle time, up to three failed in a run: pictures or repairs came late.
+    The fault tests run alone, because other tests' video players would slow them down. The other timed tests run two
+    at once: with four, up to three of them found the machine too busy. Each of the rest uses a fifth to a third of a
+    processor. With six of these at once, pictures came late in one of two runs.
     """
-    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}", "-m", "not timed and not claim"], at_once=4)
+    others = [*REAL_TIME, f"--ignore={FAULTS}"]
+    pytest(count, [FAULTS], at_once=1)
+    pytest(count, [*others, "-m", "timed and not claim"], at_once=2)
+    pytest(count, [*others, "-m", "not timed and not claim"], at_once=4)
 
 
-def pytest(count: Count, which: list[str], at_once: int, idle: bool = False) -> None:
-    """Run some of the tests in ``at_once`` processes. ``idle`` gives them only the time that other processes leave.
+def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
+    """Run some of the tests in ``at_once`` processes.
 
-    Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over. The
-    output of tests that run beside others is printed at their end.
+    Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
     """
     with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
-        file, output = Path(folder, "junit.xml"), Path(folder, "output")
+        file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
         words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
-        if idle:
-            with output.open("wb") as into:
-                code = subprocess.run(
-                    words,
-                    cwd=ROOT,
-                    check=False,
-                    stdout=into,
-                    stderr=subprocess.STDOUT,
-                    preexec_fn=become_idle,
-                ).returncode
-            print(output.read_text(errors="replace"), flush=True)
-        else:
-            code = subprocess.run(words, cwd=ROOT, check=False).returncode
+        code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
             return
