@@ -123,7 +123,7 @@ def at_least(path: Json) -> str:
 
 
 def _delay_error(path: Json) -> float:
-    """Return by how much the delays may be too short, in ms, because of steps that other traffic may have caused."""
+    """Return how much too short the delays may be, in ms: the sum of the steps that were removed from them."""
     if path.get("verdict") in ("alone", "jittered"):
         return 0.0
     steps: list[float] = path.get("removed_steps_ms", [])

@@ -22,7 +22,7 @@ pub struct MediaSettings {
     /// Whether feedback includes retransmissions. Pion and libwebrtc leave most of them out.
     pub retransmissions_covered: bool,
     /// Whether the stack can send padding. Padding fills the probes of the controller, and raises the sent rate while a
-    /// video layer is paused. It repeats packets, so one video stream at least needs
+    /// video layer is paused. Padding repeats packets, so at least one video stream must set
     /// [`StreamSettings::retransmission`].
     pub padding: bool,
     /// The limit of the queue, as the time that its packets take at the pacing rate. Frames that exceed it are skipped.
