@@ -4,9 +4,9 @@ use super::compete::{CUBIC_BETA, CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS, WINDOW
 use super::delay::DelayLaw;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::scalable::ScalableLaw;
-use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, POLICER_QUEUE_MAX, Signals};
+use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, LossShares, POLICER_QUEUE_MAX, Signals};
 use super::trains::TrainSchedule;
-use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier};
+use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RandomLoss};
 use super::{Config, RATE_MIN};
 use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
@@ -51,18 +51,12 @@ const COMPETE_END_SHARE: f64 = 0.85;
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
 /// The rate behind a policer, as a fraction of the receive rate.
 const POLICED_RATE_SHARE: f64 = 0.85;
-/// Loss rates up to this value initially count as random loss. A [`PolicerTrial`] may raise the limit.
-const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
 /// The highest loss rate that the window of a TCP causes by itself. In COMPETE, a loss rate up to this value is not
-/// attributed to a policer.
+/// attributed to a policer. In DELAY, a higher loss rate is attributed to a policer even if the lost packets have met a
+/// short queue: a queue of a few packets on a slow link drops packets as a policer does.
 const TCP_LOSS_MAX: f64 = 0.1;
 /// A trial ends at the latest when this number of losses would have occurred at the loss rate from before the trial.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// If a trial has shown random losses, loss rates up to this multiple of the measured loss rate count as random loss.
-/// The measured loss rate is the higher of the loss rates before the trial and in it.
-const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// The highest loss rate that can count as random loss after a trial.
-const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Constants for bursts, pacing and trains.
 
@@ -115,6 +109,8 @@ struct PolicerTrial {
     packets: u32,
     /// Number of packets lost since the trial began. Consecutive losses count once.
     lost: u32,
+    /// Whether losses in a short queue count, too.
+    queued: bool,
 }
 
 /// The state of all control laws, and the rate that they set.
@@ -146,8 +142,7 @@ pub(super) struct Law {
     /// When the rate was last cut because of losses without a queue.
     policed_at: Option<f64>,
     trial: Option<PolicerTrial>,
-    /// Up to this loss rate, losses count as random.
-    random_loss_max: f64,
+    random_loss: RandomLoss,
     /// Number of consecutive halvings because of missing feedback.
     halvings: u32,
     train_schedule: TrainSchedule,
@@ -177,7 +172,7 @@ impl Law {
             mark_at: None,
             policed_at: None,
             trial: None,
-            random_loss_max: RANDOM_LOSS_MAX_INITIAL,
+            random_loss: RandomLoss::default(),
             halvings: 0,
             train_schedule: TrainSchedule::default(),
             variation: 1.0,
@@ -327,7 +322,7 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
+    /// Responds to losses without a queue, in any mode, and to many losses in a short queue, in DELAY. If more packets are lost than chance explains, the rate is set
     /// below the receive rate. The mode becomes DELAY.
     ///
     /// A trial then measures whether the losses end. Losses that a policer causes end, and random losses do not. Once a
@@ -341,11 +336,14 @@ impl Law {
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
         // Runs of losses count only without a queue. A short queue that overflows may lose as many packets as a
         // policer. START sends up to twice what the path carries, and often overflows such a queue.
-        let (packets, share, runs) = signals.loss_shares(now, since_cut);
+        let LossShares { packets, lost, runs, unqueued } = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
         self.trial =
             self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.evaluate_trial(input, trial));
-        if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
+        let random_loss = self.random_loss.at_most(now);
+        let queued = self.mode == Mode::Delay && LossClassifier::is_more(packets, lost, random_loss.max(TCP_LOSS_MAX));
+        let queue_max = if queued { CERTAIN_CONGESTION_QUEUE } else { POLICER_QUEUE_MAX };
+        if input.loss.is_none_or(|loss| loss.q > queue_max) {
             return false;
         }
         // If the path reorders packets, the lost packets may only be late. Do not let COMPETE respond to them as a TCP
@@ -362,18 +360,19 @@ impl Law {
         }
         self.losses.refute_policer(received);
         let policed = self.losses.is_policed(now);
-        let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
+        let is_more = queued || LossClassifier::is_more(packets, unqueued, random_loss);
         let is_policer = if self.mode == Mode::Compete && !policed {
             // In COMPETE, loss rates up to this limit are not attributed to a policer. A TCP that shares a short queue
             // with this flow may cause them.
-            LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
+            LossClassifier::is_more(packets, lost, TCP_LOSS_MAX)
         } else {
             policed || is_more
         };
         if self.trial.is_some() || !is_policer {
             return false;
         }
-        let trial = PolicerTrial { at: now, share: runs, received, packets: 0, lost: 0 };
+        let share = if queued { runs } else { unqueued };
+        let trial = PolicerTrial { at: now, share, received, packets: 0, lost: 0, queued };
         self.trial = (is_more && !policed).then_some(trial);
         self.policed_at = Some(now);
         (self.rate, self.rule) = (self.rate.min(POLICED_RATE_SHARE * received), "delay: policed");
@@ -388,18 +387,20 @@ impl Law {
     /// Evaluates a trial. Returns the trial if its result is still open, or `None` if it is complete. If the losses
     /// have ended, a policer caused them. If they continue, they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
-        let FeedbackSummary { arrived, lost, unqueued_loss_runs, spurious, .. } = *input.feedback;
+        let FeedbackSummary { arrived, lost, loss_runs, unqueued_loss_runs, spurious, .. } = *input.feedback;
+        let runs = if trial.queued { loss_runs } else { unqueued_loss_runs };
         if input.now < trial.at + input.rtt + self.config.report_most {
             // Do not count this report, because its packets were sent before the cut.
             return Some(trial);
         }
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
-        let trial = PolicerTrial { packets, lost: (trial.lost + unqueued_loss_runs).saturating_sub(spurious), ..trial };
+        let trial = PolicerTrial { packets, lost: (trial.lost + runs).saturating_sub(spurious), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
         if LossClassifier::is_less(trial.packets, share, trial.share) {
             self.losses.set_policed(input.now, trial.received);
+            self.random_loss = RandomLoss::default();
         } else if f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES {
-            self.random_loss_max = (RANDOM_LOSS_MARGIN * share.max(trial.share)).min(RANDOM_LOSS_MAX);
+            self.random_loss.find(input.now, share.max(trial.share));
         } else {
             return Some(trial);
         }
@@ -530,7 +531,7 @@ impl Law {
 
     /// Returns the fraction of packets that were lost in the last second. Returns `None` before the first report.
     pub(super) fn loss(&self) -> Option<f64> {
-        self.last_report_at.map(|last| self.signals.loss_shares(last, SHOWN_LOSS_SPAN).1)
+        self.last_report_at.map(|last| self.signals.loss_shares(last, SHOWN_LOSS_SPAN).lost)
     }
 
     /// Returns the round-trip time. Returns `None` before the first report.

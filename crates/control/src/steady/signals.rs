@@ -196,11 +196,24 @@ pub(super) struct FeedbackSummary {
     pub(super) trains: Vec<Train>,
 }
 
+/// Loss rates, as fractions of the reported packets.
+pub(super) struct LossShares {
+    /// Number of reported packets.
+    pub(super) packets: u32,
+    /// Lost packets.
+    pub(super) lost: f64,
+    /// Lost packets, where consecutive losses count once.
+    pub(super) runs: f64,
+    /// Packets that were lost without a queue. Consecutive losses count once.
+    pub(super) unqueued: f64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct ReportCounts {
     at: f64,
     arrived: u32,
     lost: u32,
+    loss_runs: u32,
     unqueued_loss_runs: u32,
 }
 
@@ -375,8 +388,8 @@ impl Signals {
             self.reorder_window *= libm::exp2((last.at - now) / REORDER_WINDOW_HALF_LIFE);
         }
         self.detect_losses(&mut summary);
-        let FeedbackSummary { arrived, lost, unqueued_loss_runs, .. } = summary;
-        let counts = ReportCounts { at: now, arrived, lost, unqueued_loss_runs };
+        let FeedbackSummary { arrived, lost, loss_runs, unqueued_loss_runs, .. } = summary;
+        let counts = ReportCounts { at: now, arrived, lost, loss_runs, unqueued_loss_runs };
         self.reports.push_back(counts);
         self.rates.push_back((now, rate));
         drop_old(&mut self.reports, |report| report.at < now - REPORT_HISTORY);
@@ -406,6 +419,7 @@ impl Signals {
         summary.spurious += 1;
         if let Some(report) = self.reports.iter_mut().rev().find(|report| report.lost > 0) {
             report.lost -= 1;
+            report.loss_runs = report.loss_runs.min(report.lost);
             report.unqueued_loss_runs = report.unqueued_loss_runs.min(report.lost);
         }
         Some(packet)
@@ -709,16 +723,17 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns three values for the last `span` seconds (at most 3 s). The first is the number of reported packets, and
-    /// the second is the fraction of lost packets. The third is the fraction of packets that were lost without a queue,
-    /// if consecutive losses count once.
-    pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
-        let recent = self.reports.iter().filter(|report| report.at > now - span);
-        let sum = |(packets, lost, runs), report: &ReportCounts| {
-            (packets + report.arrived + report.lost, lost + report.lost, runs + report.unqueued_loss_runs)
-        };
-        let (packets, lost, runs) = recent.fold((0, 0, 0), sum);
-        let share = |of: u32| f64::from(of) / f64::from(packets.max(1));
-        (packets, share(lost), share(runs))
+    /// Returns the loss rates of the last `span` seconds (at most 3 s).
+    pub(super) fn loss_shares(&self, now: f64, span: f64) -> LossShares {
+        let recent = || self.reports.iter().filter(|report| report.at > now - span);
+        let sum = |of: fn(&ReportCounts) -> u32| recent().map(of).sum::<u32>();
+        let packets = sum(|report| report.arrived + report.lost);
+        let share = |of| f64::from(sum(of)) / f64::from(packets.max(1));
+        LossShares {
+            packets,
+            lost: share(|report| report.lost),
+            runs: share(|report| report.loss_runs),
+            unqueued: share(|report| report.unqueued_loss_runs),
+        }
     }
 }

@@ -620,7 +620,7 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
         }
         assert!((1..=u32::try_from(late).unwrap() / 10 + 2).contains(&lost) && last < 100, "{late}: {lost}, {last}");
         assert_eq!(lost, came_late, "{late}");
-        assert!(signals.loss_shares(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
+        assert!(signals.loss_shares(at(2_000).as_secs_f64(), 10.0).lost < 1e-9, "{late}");
     }
 }
 

@@ -116,6 +116,42 @@ impl LossClassifier {
     }
 }
 
+/// Loss rates up to this value count as random loss without a trial.
+const RANDOM_LOSS_INITIAL: f64 = 0.03;
+/// If a trial has shown random losses, loss rates up to this multiple of the measured loss rate count as random loss.
+const RANDOM_LOSS_MARGIN: f64 = 1.5;
+/// The highest loss rate that can count as random loss after a trial.
+const RANDOM_LOSS_MAX: f64 = 0.2;
+/// How long the first finding of random loss holds, in seconds. Another trial may follow then, because another flow may
+/// have caused the losses in the first trial. A trial takes about a second.
+const RANDOM_LOSS_MEMORY_MIN: f64 = 10.0;
+/// A finding that another trial repeats holds twice as long as the one before, but at most this time, in seconds.
+const RANDOM_LOSS_MEMORY_MAX: f64 = 160.0;
+
+/// The loss rate up to which losses count as random.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RandomLoss {
+    found: f64,
+    /// When the finding ends, in seconds.
+    until: f64,
+    /// How long the finding holds, in seconds.
+    memory: f64,
+}
+
+impl RandomLoss {
+    /// Records that losses went on in a trial. `share` is the higher of the loss rates before the trial and in it.
+    pub(super) fn find(&mut self, now: f64, share: f64) {
+        self.found = (RANDOM_LOSS_MARGIN * share).min(RANDOM_LOSS_MAX);
+        self.memory = (2.0 * self.memory).clamp(RANDOM_LOSS_MEMORY_MIN, RANDOM_LOSS_MEMORY_MAX);
+        self.until = now + self.memory;
+    }
+
+    /// Returns the highest loss rate that counts as random now.
+    pub(super) fn at_most(&self, now: f64) -> f64 {
+        if now < self.until { self.found } else { RANDOM_LOSS_INITIAL }
+    }
+}
+
 /// Half-life of the peak rate, in seconds.
 const PEAK_RATE_HALF_LIFE: f64 = 60.0;
 /// Half-life of the peak rate while there is a queue, in seconds. It is shorter because the old peak may be outdated. A

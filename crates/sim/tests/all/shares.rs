@@ -129,6 +129,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn steady_does_not_overflow_a_queue_of_a_few_packets_all_the_time(
+        kbps in 500_u64..=5_000,
+        packets in 1_u64..=6,
+        delay in 5_u64..=60,
+        beside in any::<bool>(),
+    ) {
+        let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"steady\"\nmedia = \"greedy\"\n";
+        let tcp = if beside { tcp("tcp", "send_jitter = \"1ms\"") } else { String::new() };
+        let run = run(&format!(
+            "duration = \"60s\"\nwarmup = \"30s\"\n[topology]\nshape = \"dumbbell\"\n\
+             bottleneck = {{ delay = \"{delay}ms\", rate = \"{kbps}kbps\", \
+             queue = {{ kind = \"droptail\", limit = \"{packets}p\" }} }}\n\
+             access = {{ rate = \"1Gbps\" }}\n{video}{tcp}"
+        ));
+        // A tenth is the loss that a TCP's window may cause, and chance adds a little.
+        prop_assert!(num(&run.flow("video")["receivers"][0]["loss_frac"]) <= 0.12, "{}", run.flow("video"));
+    }
+}
+
 #[test]
 fn each_of_several_receivers_that_are_served_one_by_one_is_one_of_those_who_share() {
     let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"tfrc\"\nmedia = \"greedy\"\n\
