@@ -322,8 +322,8 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode, and to many losses in a short queue, in DELAY. If more packets are lost than chance explains, the rate is set
-    /// below the receive rate. The mode becomes DELAY.
+    /// Responds to losses without a queue in any mode, and to many losses in a short queue in DELAY. If more packets
+    /// are lost than chance explains, the rate is set below the receive rate. The mode becomes DELAY.
     ///
     /// A trial then measures whether the losses end. Losses that a policer causes end, and random losses do not. Once a
     /// policer is known, COMPETE begins at the next loss. Behind a policer there is no queue that could show a TCP.
@@ -385,7 +385,8 @@ impl Law {
     }
 
     /// Evaluates a trial. Returns the trial if its result is still open, or `None` if it is complete. If the losses
-    /// have ended, a policer caused them. If they continue, they are random, and their rate is now known.
+    /// have ended, a policer or a short queue caused them. If they continue, they are random, and their rate is now
+    /// known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, unqueued_loss_runs, spurious, .. } = *input.feedback;
         let runs = if trial.queued { loss_runs } else { unqueued_loss_runs };

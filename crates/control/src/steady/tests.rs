@@ -587,11 +587,12 @@ fn cuts_do_not_wait_while_more_is_sent_than_the_path_carries() {
 }
 
 #[test]
-fn losses_that_come_whatever_is_sent_are_tried_once_or_twice_and_are_then_by_chance() {
+fn losses_that_come_whatever_is_sent_are_tried_again_ever_later_and_are_by_chance() {
     for each in [50, 20, 12, 8] {
         let (policed, tried, sent, _) = tried(|_, number| chance_loss(number, each));
         assert!(!policed, "1 of {each}");
-        assert!((usize::from(each < 20)..=2).contains(&tried), "1 of {each}: {tried}");
+        // The first finding takes one or two trials. The next ones are 10 s and 30 s later.
+        assert!((3 * usize::from(each < 20)..=4).contains(&tried), "1 of {each}: {tried}");
         assert!(sent > 3.4e6, "1 of {each}: {sent}");
     }
 }
