@@ -310,7 +310,7 @@ pub(super) struct DelayLaw {
     pub(super) peak_rate: PeakRate,
     own_queue: OwnQueue,
     /// When this law took over.
-    begun: f64,
+    pub(super) begun: f64,
     /// When a packet was last lost in a standing queue.
     standing_loss_at: f64,
     /// Whether the rate may be raised to the path rate in one step once the queue is gone.

@@ -52,8 +52,7 @@ const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
 /// The rate behind a policer, as a fraction of the receive rate.
 const POLICED_RATE_SHARE: f64 = 0.85;
 /// The highest loss rate that the window of a TCP causes by itself. In COMPETE, a loss rate up to this value is not
-/// attributed to a policer. In DELAY, a higher loss rate is attributed to a policer even if the lost packets have met a
-/// short queue: a queue of a few packets on a slow link drops packets as a policer does.
+/// attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
 /// A trial ends at the latest when this number of losses would have occurred at the loss rate from before the trial.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
@@ -334,18 +333,26 @@ impl Law {
         // Count only packets that were sent after the last cut. Earlier losses do not show that the lower rate is too
         // high.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
-        // Runs of losses count only without a queue. A short queue that overflows may lose as many packets as a
-        // policer. START sends up to twice what the path carries, and often overflows such a queue.
-        let LossShares { packets, lost, runs, unqueued } = signals.loss_shares(now, since_cut);
+        let all = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
         self.trial =
             self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.evaluate_trial(input, trial));
-        let random_loss = self.random_loss.at_most(now);
-        let queued = self.mode == Mode::Delay && LossClassifier::is_more(packets, lost, random_loss.max(TCP_LOSS_MAX));
-        let queue_max = if queued { CERTAIN_CONGESTION_QUEUE } else { POLICER_QUEUE_MAX };
-        if input.loss.is_none_or(|loss| loss.q > queue_max) {
+        let Some(loss) = &input.loss else { return false };
+        // A short queue that overflows may lose as many packets as a policer. In DELAY, such losses show that too much
+        // is sent. START sends up to twice what the path carries, and COMPETE fills the queue, so losses in a queue
+        // show nothing there, and the losses of packets that these two have sent do not count in DELAY.
+        let in_queue = loss.q > POLICER_QUEUE_MAX;
+        let queued = in_queue && self.mode == Mode::Delay && !self.losses.is_policed(now);
+        if in_queue && !queued || loss.q > CERTAIN_CONGESTION_QUEUE {
             return false;
         }
+        let (packets, share) = if queued {
+            let since_begin = now - self.delay.begun - rtt - self.config.report_most;
+            let in_delay = signals.loss_shares(now, since_cut.min(since_begin));
+            (in_delay.packets, in_delay.runs)
+        } else {
+            (all.packets, all.unqueued)
+        };
         // If the path reorders packets, the lost packets may only be late. Do not let COMPETE respond to them as a TCP
         // would.
         let congested = self.losses.is_policed(now) && !signals.is_reordering();
@@ -360,18 +367,17 @@ impl Law {
         }
         self.losses.refute_policer(received);
         let policed = self.losses.is_policed(now);
-        let is_more = queued || LossClassifier::is_more(packets, unqueued, random_loss);
+        let is_more = LossClassifier::is_more(packets, share, self.random_loss.at_most(now));
         let is_policer = if self.mode == Mode::Compete && !policed {
             // In COMPETE, loss rates up to this limit are not attributed to a policer. A TCP that shares a short queue
             // with this flow may cause them.
-            LossClassifier::is_more(packets, lost, TCP_LOSS_MAX)
+            LossClassifier::is_more(all.packets, all.lost, TCP_LOSS_MAX)
         } else {
             policed || is_more
         };
         if self.trial.is_some() || !is_policer {
             return false;
         }
-        let share = if queued { runs } else { unqueued };
         let trial = PolicerTrial { at: now, share, received, packets: 0, lost: 0, queued };
         self.trial = (is_more && !policed).then_some(trial);
         self.policed_at = Some(now);
@@ -398,7 +404,9 @@ impl Law {
         let trial = PolicerTrial { packets, lost: (trial.lost + runs).saturating_sub(spurious), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
         if LossClassifier::is_less(trial.packets, share, trial.share) {
-            self.losses.set_policed(input.now, trial.received);
+            if !trial.queued {
+                self.losses.set_policed(input.now, trial.received);
+            }
             self.random_loss = RandomLoss::default();
         } else if f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES {
             self.random_loss.find(input.now, share.max(trial.share));
