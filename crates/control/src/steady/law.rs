@@ -4,7 +4,7 @@ use super::compete::{CUBIC_BETA, CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS, WINDOW
 use super::delay::DelayLaw;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::scalable::ScalableLaw;
-use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, LossShares, POLICER_QUEUE_MAX, Signals};
+use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, POLICER_QUEUE_MAX, Signals};
 use super::trains::TrainSchedule;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RandomLoss};
 use super::{Config, RATE_MIN};
