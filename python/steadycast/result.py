@@ -29,7 +29,7 @@ class Figures(dict[str, Any]):
             raise AttributeError(f"there is no figure {name!r}: there are {', '.join(self)}")
         found = self[name]
         if isinstance(found, list) and all(isinstance(each, dict) and "name" in each for each in found):
-            return {each["name"]: Figures(each) for each in found}
+            return ByName((each["name"], Figures(each)) for each in found)
         return Figures(found) if isinstance(found, dict) else found
 
     @property
@@ -46,6 +46,13 @@ class Figures(dict[str, Any]):
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
+
+
+class ByName(dict[str, Figures]):
+    """The figures of flows, links or receivers. The keys are their names."""
+
+    def __missing__(self, name: str) -> Figures:
+        raise KeyError(f"there is no {name!r}: there are {', '.join(self)}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,9 +89,9 @@ class Run:
         return self.tables[name]
 
     @property
-    def flows(self) -> dict[str, Figures]:
+    def flows(self) -> ByName:
         """The figures of each flow. The keys are the names of flows: ``run.flows["video"].throughput_bps``."""
-        return {flow["name"]: Figures(flow) for flow in self.summary["flows"]}
+        return ByName((flow["name"], Figures(flow)) for flow in self.summary["flows"])
 
     @property
     def rates(self) -> Table:

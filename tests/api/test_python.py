@@ -106,6 +106,8 @@ def test_a_run_has_tables_and_a_summary(scenario: Path, tmp_path: Path) -> None:
     assert video.receivers[receiver["name"]].delay_ms.p95 == receiver["delay_ms"]["p95"]
     with pytest.raises(AttributeError, match=r"there is no figure 'throughput': there are .*throughput_bps"):
         _ = video.throughput
+    with pytest.raises(KeyError, match=r"there is no 'vide': there are video, tcp, noise"):
+        _ = run.flows["vide"]
     with pytest.raises(KeyError, match="rates"):
         run.table("rate")
     page = run.report()

@@ -424,7 +424,7 @@ def test_each_layout_goes_in_and_comes_out_the_same(pixels: Pixels) -> None:
         (lambda to: sc.Sender(to, size=SIZE, queue=0), "queue 0: no picture has room; take 1 or more"),
         (
             lambda to: sc.Sender(to, size=SIZE, max_rate="fast"),
-            'max_rate fast: "fast" has no number; write for',
+            'max_rate fast: "fast" has no number that can be read; write digits',
         ),
         (
             lambda to: sc.Sender(to, size=SIZE, max_rate=1e6, floor=2e6),

@@ -86,7 +86,11 @@ impl<'a> Table<'a> {
         let steps = || self.values.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0));
         let mut sorted: Vec<Span> = steps().filter(|step| !step.is_zero()).collect();
         if sorted.is_empty() {
-            let what = format!("{shown} has values of one time alone, which say nothing of how long they hold");
+            let what = if self.values.is_empty() {
+                format!("{shown} has no line with values below its header")
+            } else {
+                format!("{shown} has values of one time alone, which say nothing of how long they hold")
+            };
             return Err((what, "write two lines or more, at different times".into()));
         }
         let middle = sorted.len() / 2;

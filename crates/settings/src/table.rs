@@ -475,9 +475,10 @@ impl ToToml for f64 {
 /// Returns the problem and the remedy for a quantity that could not be parsed.
 pub fn quantity(error: &QuantityError) -> (String, String) {
     match error {
-        QuantityError::NoNumber { text, example } => {
-            (format!("{} has no number", quoted(text)), format!("write for example \"{example}\""))
-        }
+        QuantityError::NoNumber { text, example } => (
+            format!("{} has no number that can be read", quoted(text)),
+            format!("write digits and a point, for example \"{example}\""),
+        ),
         QuantityError::Unit { text, what, units, example } => {
             (format!("{} has no unit of {what}", quoted(text)), format!("use {units}, for example \"{example}\""))
         }

@@ -13,7 +13,7 @@ pub fn counted(n: u64, thing: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The number can't be parsed.
-    #[error("“{text}” has no number: write for example \"{example}\"")]
+    #[error("“{text}” has no number that can be read: write digits and a point, for example \"{example}\"")]
     NoNumber {
         /// The text that could not be parsed.
         text: String,
@@ -85,10 +85,16 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
+    let unread = || QuantityError::NoNumber { text: text.to_owned(), example: kind.example };
     let Ok(number) = number.parse::<f64>() else {
-        return Err(QuantityError::NoNumber { text: text.to_owned(), example: kind.example });
+        return Err(unread());
     };
-    let Some((_, factor)) = kind.units.iter().find(|(name, _)| *name == unit.trim_start()) else {
+    let factor_of = |unit: &str| kind.units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
+    let Some(factor) = factor_of(unit.trim_start()) else {
+        // The number has a decimal comma or separators, as in "1,5Mbps" and "1_000kbps".
+        if factor_of(unit.trim_start_matches(|c: char| c.is_ascii_digit() || ".,_' ".contains(c))).is_some() {
+            return Err(unread());
+        }
         return Err(QuantityError::Unit {
             text: text.to_owned(),
             what: kind.what,
@@ -154,6 +160,18 @@ mod tests {
     #[test]
     fn one_thing_is_no_several() {
         assert_eq!([0, 1, 2].map(|n| counted(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
+    }
+
+    #[test]
+    fn a_number_with_a_decimal_comma_or_separators_is_no_unknown_unit() {
+        for text in ["1_000kbps", "1,5Mbps", "1 000 kbps", "2.5.1M", "Mbps"] {
+            let read = text.parse::<Rate>();
+            assert!(matches!(read, Err(QuantityError::NoNumber { .. })), "{text}: {read:?}");
+        }
+        for text in ["4", "4MB/s", "4ms", "4 Mbit"] {
+            let read = text.parse::<Rate>();
+            assert!(matches!(read, Err(QuantityError::Unit { .. })), "{text}: {read:?}");
+        }
     }
 
     #[test]
