@@ -579,6 +579,29 @@ def test_a_part_of_an_experiment_has_what_its_measures_look_at_and_writes_no_tab
         Spec.read(path).only(["slo"])
 
 
+def test_a_part_of_an_experiment_needs_no_figures_of_the_scenarios_that_are_left_out(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(SMALL.replace('name = "tcp"', f'name = "{name}"'))
+    path = tmp_path / "both.toml"
+    scenarios = (
+        f"""
+[[scenario]]
+name = "{name}"
+file = "{name}.toml"
+[[scenario.bound]]
+measure = "rate of {name}"
+value = "flows.{name}.throughput_bps"
+min = 1
+why = "it sends"
+"""
+        for name in ("one", "two")
+    )
+    path.write_text('question = "Do both send?"\nseeds = "1"\n' + "".join(scenarios))
+    for name in ("one", "two"):
+        done = run_experiment(path, only=[name], out=tmp_path / name, progress=Silent())
+        assert {each.outcome for each in done.judgements if each.points} == {HOLDS}
+
+
 ROWS = """
 question = "Do the rows differ?"
 seeds = "1-2"

@@ -222,7 +222,7 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
 def _check(
     spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]], *, is_whole: bool
 ) -> None:
-    """Check that each measure's figures exist in at least one run.
+    """Check that each measure's figures exist in at least one run, if the measure is computed for any scenario.
 
     ``is_whole`` says whether all runs exist. If it is false and there are random draws, later runs may have other
     flows. In this case, a path is an error only if no summary can contain it.
@@ -232,7 +232,8 @@ def _check(
     names = list(dict.fromkeys(name for found in figures.values() for name in found))
     checked: set[tuple[str, ...]] = set()
     for measure, formula in spec.formulas():
-        if formula.paths in checked:
+        # `--only` can leave out all scenarios of a measure.
+        if formula.paths in checked or not spec.scenarios_of(measure):
             continue
         checked.add(formula.paths)
         kept = () if is_whole or not spec.draws else filter(record.at, formula.paths)

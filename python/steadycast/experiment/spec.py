@@ -523,11 +523,8 @@ class Spec:
         names = [*names, *(name for name, texts in about.items() if {*texts} & {*names})]
         looked: dict[str, set[str]] = {name: set() for name in self.scenarios}
         for measure, formula in self.formulas():
-            bounds = [bound for bound in self.bounds if bound.measure == measure.name]
-            everywhere = measure.name == measure.shown
-            for scenario in self.scenarios:
-                if everywhere or any(scenario in bound.scenarios for bound in bounds):
-                    looked[scenario].update(formula.names)
+            for scenario in self.scenarios_of(measure):
+                looked[scenario].update(formula.names)
         chosen = {name for name in self.scenarios if name in names} or {*self.scenarios}
         chosen |= {name for scenario in chosen for name in looked[scenario] if name in self.scenarios}
         variants = {name for name in self.variants if name in names} or {*self.variants}
@@ -565,6 +562,13 @@ class Spec:
         """Whether a bound is on one of the given measures, or on a measure that the bound itself defines."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
+
+    def scenarios_of(self, measure: Measure) -> list[str]:
+        """Return the scenarios for which a measure is computed. A bound's own measure is only for its scenarios."""
+        if measure.name == measure.shown:
+            return [*self.scenarios]
+        bounds = [bound for bound in self.bounds if bound.measure == measure.name]
+        return [name for name in self.scenarios if any(name in bound.scenarios for bound in bounds)]
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
         """Yield each measure with each of its formulas. With variables, a measure can have several formulas.
