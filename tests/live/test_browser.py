@@ -122,6 +122,11 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
         "() => /Yours is number \\d from the finest/.test(document.querySelector('#rung').textContent)"
     )
     page.wait_for_function(f"() => ({STATES})()[0] === 'connected'")
+    # On a narrow screen, no column of the viewers is out of sight.
+    size = page.viewport_size
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.eval_on_selector(".wide", "(box) => box.scrollWidth - box.clientWidth") == 0
+    page.set_viewport_size(size)
     # The charts are drawn if their canvas has more than a few colours.
     for chart in ("rates", "rtt", "loss", "freezes"):
         drawn = page.eval_on_selector(

@@ -249,7 +249,11 @@ function drawViewers() {
         here ? `${each.name} (here)` : each.name, each.state, each.address || '–', each.controller, rate(each.rate_bps),
         rate(each.target_bps), said(each.rtt_ms, 'ms'), said(percent(each.loss_frac), '%'), each.rung && each.rung.rungs ? `${each.rung.rung + 1} of ${each.rung.rungs}` : '–', each.ended_by || (each.state === 'ended' ? 'has left' : each.why),
       ];
-      return make('tr', { className: here ? 'here' : each.state === 'ended' ? 'gone' : '' }, ...cells.map((text) => make('td', { textContent: text })));
+      return make('tr', { className: here ? 'here' : each.state === 'ended' ? 'gone' : '' }, ...cells.map((text, k) => {
+        const cell = make('td', { textContent: text });
+        cell.dataset.head = heads[k];
+        return cell;
+      }));
     })),
   );
 }
