@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby, takewhile
@@ -182,9 +183,13 @@ def _stalls(call: Json) -> str | None:
 
 
 def _estimate(call: Json, first: int, last: int) -> float | None:
-    """Return the median of the sender's bandwidth estimates in these bins. Return `None` if there are none."""
-    start, end = first * call["bin_s"], last * call["bin_s"]
-    found: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
+    """Return the median of the sender's bandwidth estimate over the time of these bins. Return `None` if it is unknown.
+
+    An estimate holds until the next one. So the median weighs times, and not records: logs record changes.
+    """
+    estimates, bin_s = call["seen"]["estimates"], call["bin_s"]
+    places = (bisect_right(estimates, (k + 1) * bin_s, key=lambda one: one[0]) for k in range(first, last))
+    found: float | None = middle(estimates[place - 1][1] for place in places if place)
     return found
 
 
