@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby, takewhile
@@ -80,11 +81,13 @@ def sentence(call: Json) -> str:
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
     worst = seen["worst"] or {"from_s": 0.0, "to_s": seen["length_s"]}
     first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
-    part = [each for each in bins[first:last] if each["packets"]]
+    # If no packet was sent, the round trip may still be known.
+    part = [each for each in bins[first:last] if each["packets"]] or bins[first:last]
     lost, weighed = lost_share(part), [each for each in part if each["delay_ms"] is not None]
-    weight = sum(each["packets"] for each in weighed)
     # Weight each bin by its number of packets.
-    delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
+    weights = [each["packets"] or 1 for each in weighed]
+    delays = (each["delay_ms"] * weight for each, weight in zip(weighed, weights, strict=True))
+    delay = sum(delays) / sum(weights) if weighed else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
     # Only files of averages (a browser's dump or a run's tables) have the key `limited`.
     if "limited" in seen:
@@ -182,9 +185,13 @@ def _stalls(call: Json) -> str | None:
 
 
 def _estimate(call: Json, first: int, last: int) -> float | None:
-    """Return the median of the sender's bandwidth estimates in these bins. Return `None` if there are none."""
-    start, end = first * call["bin_s"], last * call["bin_s"]
-    found: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
+    """Return the median of the sender's bandwidth estimate over the time of these bins. Return `None` if it is unknown.
+
+    An estimate holds until the next one. So the median weighs times, and not records: logs record changes.
+    """
+    estimates, bin_s = call["seen"]["estimates"], call["bin_s"]
+    places = (bisect_right(estimates, (k + 1) * bin_s, key=lambda one: one[0]) for k in range(first, last))
+    found: float | None = middle(estimates[place - 1][1] for place in places if place)
     return found
 
 
@@ -346,7 +353,7 @@ def _averaged(
     known = [each for each in causes if not each.startswith("unknown")]
     why = "; ".join(known or causes)
     if not why and lost is None:
-        why = "unknown, because the file has no count of losses"
+        why = _without_losses(call, part)
     frozen = sum(each.get("frozen_s", 0.0) for each in call["bins"][part])
     if not why and frozen >= FROZEN * (part.stop - part.start) * call["bin_s"]:
         why = f"unknown: the picture froze for {say.seconds(frozen)}, and the averages do not show why"
@@ -355,6 +362,26 @@ def _averaged(
     of_video = " of the video" if seen.get("audio") else ""
     gone = f"losses{of_video} are unknown" if lost is None else f"{say.frac(lost)}{of_video} lost"
     return f"Cause: {why}. Worst from {where}: {trip}, {gone}."
+
+
+def _without_losses(call: Json, part: slice) -> str:
+    """Describe the cause in a part of the bins in which losses are unknown."""
+    bins = call["bins"]
+    if losses(bins) is None:
+        return "unknown, because the file has no count of losses"
+    if any(each["packets"] for each in bins[part]):
+        return "unknown, because the file has no count of losses for these seconds"
+    if call["seen"].get("side") == "sender":
+        return "the sender paused: it sent no packet in these seconds"
+    # A receiver notices losses by a gap in the sequence numbers when later packets arrive.
+    missing = next((each["lost"] for each in bins[part.stop :] if each["packets"]), None)
+    if missing is None:
+        return "unknown: no packet arrived in these seconds, because the sender paused or the path was interrupted"
+    if missing:
+        return (
+            "the path was interrupted: no packet arrived in these seconds, and packets are missing after them"
+        )
+    return "the sender paused: no packet arrived in these seconds, and none is missing after them"
 
 
 def _limits(bins: Sequence[list[str] | None], least: float) -> list[str]:

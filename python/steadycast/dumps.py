@@ -597,11 +597,14 @@ def _lost(
     If the stream's other counters decrease at the same time, the counters were reset. ``packetsLost`` then counts from
     0.
     """
-    grown = []
+    grown, begins = [], []
     for points in all_of:
         counted = _numbers(points)
         if not counted:
             continue
+        # A first count of 0 shows that nothing was lost before. When the losses of a larger first count occurred is
+        # unknown.
+        begins.append(counted[0][0] - (_REPORT_S if counted[0][1] <= 0 else 0.0))
         total = [(counted[0][0], 0.0)]
         for (then, before), (at, value) in pairwise(counted):
             anew = value < before and any(then - BIN_S < restart <= at + BIN_S for restart in restarts)
@@ -615,11 +618,41 @@ def _lost(
         grown.append(kept[::-1])
     if not grown:
         return None
-    spans = [(counted[0][0] - _REPORT_S, counted[-1][0] + _REPORT_S) for counted in grown]
+    spans = [(since, counted[-1][0] + _REPORT_S) for since, counted in zip(begins, grown, strict=True)]
     return [
         lost if any(first <= begin and end <= last for first, last in spans) else None
         for lost, (begin, end) in zip(_summed(grown, edges), pairwise(edges), strict=True)
     ]
+
+
+def _losses_of(
+    stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float], packets: Sequence[float]
+) -> list[float | None] | None:
+    """Return the number of losses of streams in each bin, or `None` as `_lost` does."""
+    kind, counter = _WAYS[side]
+    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
+    if side == "receiver":
+        return _lost(stats.of(kind, "packetsLost", ids), restarts, edges)
+    lost = _lost(stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(ids)), restarts, edges)
+    # Without a count of packets, nothing shows when the lost packets were sent.
+    return _when_sent(lost, packets) if lost and sum(packets) else lost
+
+
+def _when_sent(lost: Sequence[float | None], packets: Sequence[float]) -> list[float | None]:
+    """Move losses to earlier bins where they exceed the packets that were sent.
+
+    A report counts packets that were sent before it. After an interruption, the first report counts all losses of the
+    interruption, but the sender has reduced its rate.
+    """
+    excess = 0.0
+    found: list[float | None] = []
+    for each, sent in zip(reversed(lost), reversed(packets), strict=True):
+        if each is None:
+            found.append(None)
+            continue
+        found.append(min(each + excess, sent))
+        excess += each - (found[-1] or 0.0)
+    return found[::-1]
 
 
 def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
@@ -630,6 +663,24 @@ def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> 
         reached = [_between(points, edge) for edge in edges]
         total = [sum_of + b - a for sum_of, (a, b) in zip(total, pairwise(reached), strict=True)]
     return total
+
+
+def _integers(values: Sequence[float | None], most: Sequence[int] | None = None) -> list[int | None]:
+    """Round values so that their sum remains. Each value is at most the value in ``most``.
+
+    Without the sum, a few losses in a long interval between two reports would be less than half a loss in each bin.
+    """
+    remainder = 0.0
+    found: list[int | None] = []
+    for k, value in enumerate(values):
+        if value is None:
+            found.append(None)
+            continue
+        remainder += value
+        integer = round(remainder) if most is None else min(round(remainder), most[k])
+        remainder -= integer
+        found.append(integer)
+    return found
 
 
 def _before_end(frozen: Sequence[float]) -> list[float]:
@@ -677,33 +728,30 @@ def _worst_stream(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[f
 
 def _losses(stats: Stats, side: str, ids: Sequence[str], edges: Sequence[float]) -> Json:
     """Return the number of packets of these streams, and their losses in the call and in its worst ten seconds."""
-    kind, counter = _WAYS[side]
     came = side == "receiver"
-    packets = _grown(stats.of(kind, _PACKETS[side], ids), edges)
-    counting = (
-        stats.of(kind, "packetsLost", ids)
-        if came
-        else stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(ids))
-    )
-    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
-    lost = _lost(counting, restarts, edges)
+    packets = _grown(stats.of(_WAYS[side][0], _PACKETS[side], ids), edges)
+    lost = _losses_of(stats, side, ids, edges, packets)
     if lost is None or not sum(packets):
         return {"packets": round(sum(packets)), "lost_frac": None, "worst_lost_frac": None}
-    gone = [each or 0.0 for each in lost]
-    all_packets = [n + (each if came else 0.0) for n, each in zip(packets, gone, strict=True)]
+    # Where losses are unknown, neither losses nor packets count.
+    known = [
+        None if gone is None else (gone, n + (gone if came else 0.0))
+        for gone, n in zip(lost, packets, strict=True)
+    ]
 
-    def share(first: int, last: int) -> float:
-        return min(sum(gone[first:last]) / max(sum(all_packets[first:last]), 1.0), 1.0)
+    def share(first: int, last: int, least: float) -> float | None:
+        part = [each for each in known[first:last] if each is not None]
+        of = sum(n for _, n in part)
+        return min(sum(gone for gone, _ in part) / of, 1.0) if of >= max(least, 1.0) else None
 
     n = round(_WORST_S / BIN_S)
-    windows = [(k, k + n) for k in range(max(len(gone) - n, 0) + 1)]
     # Ignore windows with few packets. Reports are late, so such a window may contain the losses of a stream that has
     # just stopped.
-    busy = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_PACKETS]
+    windows = (share(k, k + n, _MIN_PACKETS) for k in range(max(len(known) - n, 0) + 1))
     return {
-        "packets": round(sum(all_packets)),
-        "lost_frac": share(0, len(gone)),
-        "worst_lost_frac": max((share(k, end) for k, end in busy), default=None),
+        "packets": round(sum(packets) + (sum(each or 0.0 for each in lost) if came else 0.0)),
+        "lost_frac": share(0, len(known), 1.0),
+        "worst_lost_frac": max((each for each in windows if each is not None), default=None),
     }
 
 
@@ -734,13 +782,7 @@ def _summary(stats: Stats, side: str) -> Json:
     came = side == "receiver"
     size, packets = grown(counter), grown(_PACKETS[side])
     reports = "remote-inbound-rtp"
-    restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
-    counting = (
-        stats.of(kind, "packetsLost", ids)
-        if came
-        else stats.of(reports, "packetsLost", stats.reports_on(ids))
-    )
-    lost = _lost(counting, restarts, edges)
+    lost = _losses_of(stats, side, ids, edges, packets)
     gone_of = lost or [None] * len(size)
     notes = [] if lost is not None else [_NO_LOSSES[side]]
     if set_back:
@@ -748,6 +790,13 @@ def _summary(stats: Stats, side: str) -> Json:
     if lost is not None and (uncounted := sum(each is None for each in lost)):
         notes.append(
             f"for {say.seconds(uncounted * BIN_S)} nothing in it counts losses: there they are unknown"
+        )
+    sending = [each for each in ids if sum(grown(counter, only=[each]))]
+    unreported = [each for each in sending if not came and not stats.reports_on([each])]
+    if lost is not None and unreported:
+        notes.append(
+            f"for {say.count(len(unreported))} of its {say.count(len(sending))} streams nothing in it counts losses: "
+            "more packets may have been lost"
         )
     if lost is not None and not stats.of(kind, _PACKETS[side], ids):
         notes.append(f"no {_PACKETS[side]} of an {kind} is in it: the share of lost packets is unknown")
@@ -780,26 +829,28 @@ def _summary(stats: Stats, side: str) -> Json:
         edges,
     )
     limits = _limits(stats, ids)
+    by_duration = _limits_by_duration(stats, ids, edges)
     # Add the losses on the receiver's side, because a receiver counts only packets that arrived.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
+    whole_packets = [n or 0 for n in _integers(all_packets)]
     bins = [
         _UNSHOWN
         | {
             "sent_bps": 8 * all_of / BIN_S,
             "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min((gone or 0.0) / max(n, 1), 1)),
-            "packets": round(n),
-            "lost": None if gone is None else round(min(gone, n)),
+            "packets": n,
+            "lost": gone,
             "delay_ms": None if trip is None else 1000 * trip,
             "frozen_s": stood,
             "limited": held,
         }
         for all_of, n, gone, stood, trip, held in zip(
             size,
-            all_packets,
-            gone_of,
+            whole_packets,
+            _integers(gone_of, whole_packets),
             _before_end(frozen),
             trips,
-            _limits_of_bins(limits, edges),
+            by_duration or _limits_of_bins(limits, edges),
             strict=True,
         )
     ]
@@ -825,9 +876,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
-            "limited": {
-                reason: len(times) / max(len(limits), 1) for reason, times in _by_reason(limits).items()
-            },
+            "limited": _shares(by_duration or [sorted(each - {"none"}) for each in limits.values()]),
             "unused_bandwidth": None if came else _unused(stats, kind, limits, estimates, edges),
         },
         "path": {"refusals": [_AVERAGES]},
@@ -886,6 +935,38 @@ def _limits(stats: Stats, ids: Iterable[str]) -> dict[float, set[str]]:
     return found
 
 
+def _limits_by_duration(
+    stats: Stats, ids: Sequence[str], edges: Sequence[float]
+) -> list[list[str] | None] | None:
+    """Return the reasons that limited an encoder in each bin, from the browser's sums of time.
+
+    The sums (qualityLimitationDurations) also show what happened between two reports. If a reason applied for a part of
+    the time between two reports, it gets this part of the bins. Return `None` if the file has no sums, or if a layer of
+    a simulcast was switched off, because its sums continue.
+    """
+    if any(value is False for each in ids for _, value in stats.series.get((each, "active"), [])):
+        return None
+    sums: dict[str, dict[str, Points]] = {}
+    times = []
+    for each in ids:
+        for at, value in stats.series.get((each, "qualityLimitationDurations"), []):
+            times.append(at)
+            for reason, seconds in value.items() if isinstance(value, dict) else ():
+                sums.setdefault(str(reason), {}).setdefault(each, []).append((at, seconds))
+    if not sums:
+        return None
+    found: list[list[str] | None] = [
+        [] if begin < max(times) and end > min(times) else None for begin, end in pairwise(edges)
+    ]
+    for reason in sorted(sums.keys() - {"none"}):
+        of_streams = [_grown([points], edges) for points in sums[reason].values()]
+        shares = [max(each) / BIN_S for each in zip(*of_streams, strict=True)]
+        for reasons, is_limited in zip(found, _integers(shares, [1] * len(shares)), strict=True):
+            if reasons is not None and is_limited:
+                reasons.append(reason)
+    return found
+
+
 def _limits_of_bins(limits: Mapping[float, set[str]], edges: Sequence[float]) -> list[list[str] | None]:
     """Return the reasons that limited an encoder in each bin. It is `None` where the file has no value."""
     found: list[set[str] | None] = [None] * (len(edges) - 1)
@@ -894,6 +975,15 @@ def _limits_of_bins(limits: Mapping[float, set[str]], edges: Sequence[float]) ->
         if 0 <= k < len(found):
             found[k] = (found[k] or set()) | reasons
     return [None if reasons is None else sorted(reasons - {"none"}) for reasons in found]
+
+
+def _shares(limits: Sequence[list[str] | None]) -> dict[str, float]:
+    """Return for each reason the fraction of the known entries that contain it."""
+    known = [reasons for reasons in limits if reasons is not None]
+    return {
+        reason: sum(reason in reasons for reasons in known) / len(known)
+        for reason in sorted({reason for reasons in known for reason in reasons})
+    }
 
 
 def _by_reason(limits: Mapping[float, set[str]]) -> dict[str, list[float]]:

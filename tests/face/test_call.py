@@ -497,6 +497,33 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_a_logged_estimate_counts_for_the_time_that_it_holds(seed: int) -> None:
+    chance = random.Random(seed)
+    held, fallen = chance.uniform(2e6, 4e6), chance.uniform(0.2e6, 0.3e6)
+    bins = [
+        part(None, went=chance.uniform(0.9, 1.1) * fallen) | {"packets": 50, "lost": 0} for _ in range(60)
+    ]
+    for k, each in enumerate(bins):
+        each["delay_ms"] = 5.0 + (k >= 40)
+    # The log repeats an estimate every 5 s, and records each of its changes when the call ends.
+    start = chance.uniform(0, 5)
+    ending = sorted(chance.uniform(29, 30) for _ in range(30))
+    estimates = [(start + 5 * k, held) for k in range(5)] + [(at, fallen) for at in ending]
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5), "estimates": estimates}
+    path = {"shared": None, "verdict": "alone", "drift_ppm": 0.0, "queue": {"bytes": 9000, "full": False}}
+    read = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": path}
+    said = call_diagnosis.sentence(read)
+    assert said.startswith("Cause: none in the network"), said
+    assert f"of an estimated {say.rate(held)} were sent" in said
+    # An estimate from before the worst seconds still holds in them.
+    seen["estimates"] = estimates[:1]
+    assert f"of an estimated {say.rate(held)} were sent" in call_diagnosis.sentence(read)
+    # An estimate from after them says nothing about them.
+    seen["estimates"] = [(30.5, fallen)]
+    assert "whether the link or the application limited the rate" in call_diagnosis.sentence(read)
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_stalls_with_a_short_mean_delay_do_not_clear_the_network(seed: int) -> None:
     chance = random.Random(seed)
     period, late_ms = (

@@ -954,3 +954,138 @@ def test_a_dump_of_an_older_browser_has_its_types_in_its_ids(tmp_path: Path) -> 
     seen = call.read(file, controllers=[])["seen"]
     assert seen["sent_bps"] == pytest.approx(1e6)
     assert (seen["lost_frac"], len(seen["estimates"])) == (0.0, 61)
+
+
+def series(
+    side: str, sent: list[int], lost: list[int], step: int = 1, reported: range | None = None
+) -> list[list[dict[str, Any]]]:
+    """Return reports on a video every ``step`` seconds: packets sent and reported losses of each second.
+
+    The sender has the receiver's reports only in the seconds ``reported``.
+    """
+    reports: list[list[dict[str, Any]]] = []
+    for t in range(0, len(sent) + 1, step):
+        packets, gone = sum(sent[:t]), sum(lost[:t])
+        common = {"timestamp": BEGIN_MS + 1000 * t, "kind": "video", "ssrc": 7}
+        counted = {"id": "RI", "type": "remote-inbound-rtp", "packetsLost": gone, "roundTripTime": 0.05}
+        if side == "receiver":
+            came = packets - gone
+            stream = {
+                "id": "IT",
+                "type": "inbound-rtp",
+                "packetsReceived": came,
+                "bytesReceived": 1000 * came,
+            }
+            pair = {"id": "CP", "type": "candidate-pair", "currentRoundTripTime": 0.05, "nominated": True}
+            reports.append(
+                [stream | common | {"packetsLost": gone}, pair | {"timestamp": common["timestamp"]}]
+            )
+            continue
+        stream = {"id": "OT", "type": "outbound-rtp", "packetsSent": packets, "bytesSent": 1000 * packets}
+        is_reported = reported is None or t in reported
+        reports.append([stream | common, *([counted | common] if is_reported else [])])
+    return reports
+
+
+def read_series(place: Path, reports: list[list[dict[str, Any]]], side: str | None = None) -> dict[str, Any]:
+    file = place / "dump.json"
+    file.write_text(json.dumps(reports))
+    return call.read(file, side=side, controllers=[])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_losses_of_an_interruption_count_although_one_report_has_them(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    begin, length = chance.randrange(10, 40), chance.randrange(2, 9)
+    sent = [chance.randrange(100, 200) for _ in range(60)]
+    # The sender reduces its rate during the interruption. The first report after it counts all losses.
+    sent[begin + 1 : begin + length + 5] = [chance.randrange(5, 20)] * (length + 4)
+    lost = [0] * 60
+    lost[begin + length] = sum(sent[begin : begin + length])
+    read = read_series(tmp_path, series("sender", sent, lost))
+    assert read["seen"]["lost_frac"] == pytest.approx(sum(lost) / sum(sent), abs=1e-3)
+    assert sum(each["lost"] for each in read["bins"]) == sum(lost)
+    assert all(each["lost"] <= each["packets"] for each in read["bins"])
+    assert sum(each["lost"] for each in read["bins"][begin : begin + length + 1]) == sum(lost)
+
+
+@pytest.mark.parametrize("step", [5, 10, 60])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_few_losses_between_distant_reports_are_not_rounded_off(tmp_path: Path, side: str, step: int) -> None:
+    sent, lost = [20] * 240, [int(t % step == 0) for t in range(240)]
+    read = read_series(tmp_path, series(side, sent, lost, step))
+    assert read["seen"]["lost_frac"] == pytest.approx(sum(lost) / sum(sent), rel=0.02)
+    assert read["seen"]["packets"] == pytest.approx(sum(sent), rel=0.02)
+
+
+@pytest.mark.parametrize("first", [0, 1, 400])
+def test_losses_before_the_first_report_are_known_only_if_it_counts_none(tmp_path: Path, first: int) -> None:
+    sent, lost = [100] * 60, [0] * 60
+    lost[0] = first
+    reports = series("sender", sent, lost, 59, range(59, 60))
+    audio = [
+        [one | {"id": f"A{one['id']}", "kind": "audio", "ssrc": 8, "localId": "AOT"} for one in each]
+        for each in reports
+    ]
+    read = read_series(tmp_path, [one + other for one, other in zip(reports, audio, strict=True)])
+    known = [each["lost"] for each in read["bins"] if each["lost"] is not None]
+    assert (known == []) == (first > 0)
+    assert (read["seen"]["lost_frac"], read["seen"]["audio"]["lost_frac"]) == (
+        (None, None) if first else (0, 0)
+    )
+
+
+@pytest.mark.parametrize("step", [1, 10, 30, 60])
+@pytest.mark.parametrize("limited_s", [0, 12, 60])
+def test_a_limit_counts_for_its_time_between_distant_reports(
+    tmp_path: Path, step: int, limited_s: int
+) -> None:
+    reports = series("sender", [100] * 120, [0] * 120, step)
+    for report in reports:
+        t = (report[0]["timestamp"] - BEGIN_MS) / 1000
+        held = min(t % 60, limited_s) + t // 60 * limited_s
+        report[0]["qualityLimitationReason"] = "bandwidth" if t % 60 <= limited_s else "none"
+        report[0]["qualityLimitationDurations"] = {"none": t - held, "bandwidth": held, "cpu": 0}
+    seen = read_series(tmp_path, reports)["seen"]
+    assert seen["limited"].get("bandwidth", 0) == pytest.approx(limited_s / 60, abs=0.01)
+    assert seen["limited"].get("cpu", 0) == 0
+
+
+@pytest.mark.parametrize("after", ["pause", "interruption", "end", "sender"])
+def test_seconds_without_packets_have_a_cause_that_later_packets_show(tmp_path: Path, after: str) -> None:
+    side = "sender" if after == "sender" else "receiver"
+    sent, lost = [100] * 60, [0] * 60
+    sent[20 : 60 if after == "end" else 40] = [0] * (40 if after == "end" else 20)
+    if after == "interruption":
+        sent[40], lost[40] = 2100, 2000
+    reports = series(side, sent, lost, reported=range(21))
+    for report in reports:
+        t = (report[0]["timestamp"] - BEGIN_MS) // 1000
+        report[0]["totalFreezesDuration"] = 20.0 if t > 40 or (after == "end" and t > 50) else 0.0
+    read = read_series(tmp_path, reports)
+    # The worst seconds are those in which the picture stands.
+    read["seen"]["worst"] |= {"from_s": 25.0, "to_s": 35.0}
+    for each in read["bins"][25:35]:
+        each["lost"] = None
+    said = call_diagnosis.sentence(read)
+    cause = {
+        "pause": "the sender paused: no packet arrived in these seconds, and none is missing",
+        "interruption": "the path was interrupted: no packet arrived in these seconds",
+        "end": "unknown: no packet arrived in these seconds, because the sender paused or the path",
+        "sender": "the sender paused: it sent no packet in these seconds",
+    }[after]
+    assert said.startswith(f"Cause: {cause}"), said
+    if side == "receiver":
+        assert "50.0 ms of round trip" in said
+
+
+def test_a_note_names_streams_without_a_count_of_losses(tmp_path: Path) -> None:
+    reports = series("sender", [100] * 30, [2] * 30)
+    for report in reports:
+        report.append(report[0] | {"id": "OT-h", "ssrc": 8})
+        # A layer that is not sent needs no reports.
+        report.append(report[0] | {"id": "OT-f", "ssrc": 9, "bytesSent": 0, "packetsSent": 0})
+    notes = read_series(tmp_path, reports)["seen"]["notes"]
+    assert any("for 1 of its 2 streams nothing in it counts losses" in note for note in notes)
+    notes = read_series(tmp_path, series("sender", [100] * 30, [2] * 30))["seen"]["notes"]
+    assert not any("streams nothing in it counts" in note for note in notes)
