@@ -1,6 +1,6 @@
 //! Max–min fair shares of a run's flows over time.
 
-use crate::activity::within;
+use crate::activity::{overlap, within};
 use crate::agent::{Recorded, SentStep};
 use crate::{AgentIx, FlowEnds, Record, Viewer};
 use steadycast_link::Link;
@@ -110,13 +110,11 @@ impl Record<'_> {
         let rate = |(place, sink): (usize, &AgentIx)| {
             // There is one stream for all receivers, or one per receiver.
             let (stream, shares) = streams.get(if streams.len() > 1 { place } else { 0 })?;
-            let joined = self.recorded(*sink).joined();
-            let since = |periods: &[(Time, Time)]| -> Vec<(Time, Time)> {
-                periods.iter().map(|(begin, end)| ((*begin).max(joined), *end)).filter(|(a, b)| a < b).collect()
-            };
-            let competing = since(&shares.times);
+            let stays = self.recorded(*sink).stays();
+            let member = |periods: &[(Time, Time)]| overlap(periods.iter().copied(), stays).collect::<Vec<_>>();
+            let competing = member(&shares.times);
             let span: Span = competing.iter().map(|(begin, end)| end.since(*begin)).sum();
-            let (competing, present) = (time_by_bin(&competing, bin), time_by_bin(&since(&stream.there), bin));
+            let (competing, present) = (time_by_bin(&competing, bin), time_by_bin(&member(&stream.there), bin));
             let samples = self.recorded(*sink).intake()?.samples.all();
             let counted = samples.iter().enumerate().map(|(place, point)| {
                 let place = (place as u64 * step / bin) as usize;
@@ -247,11 +245,7 @@ impl Record<'_> {
         };
         // A source that always has data has no record of its activity. It is present whenever the flow is active.
         let Some(busy) = busy else { return active };
-        let both = |(begin, end): (Time, Time)| {
-            let part = move |(from, until): &(Time, Time)| (begin.max(*from), end.min(*until));
-            active.iter().map(part).filter(|(begin, end)| begin < end).collect::<Vec<_>>()
-        };
-        busy.stretches().flat_map(both).collect()
+        overlap(busy.stretches(), &active).collect()
     }
 
     /// Returns a stream's demand while it is present.

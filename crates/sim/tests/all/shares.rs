@@ -50,6 +50,8 @@ fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
         between(of_links(&run, "a"), 0.85, 1.005);
     }
     let lost = "loss = { kind = \"bernoulli\", p = 1.0 }";
+    let dead = beside(&format!("{rate}, {lost}"), &tcp("a", ""));
+    assert!(dead.flow("a")["ramp_s"]["share_80pct"].is_null(), "{}", dead.flow("a"));
     let outage = beside(&rate, &format!("{}{}{}", tcp("a", ""), set(8, lost), set(13, "loss = { kind = \"none\" }")));
     assert_eq!(share(&outage, "a"), 7.5e6);
 }
