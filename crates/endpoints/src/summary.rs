@@ -194,7 +194,7 @@ impl Record<'_> {
 
     /// Returns the bytes that a receiver got in each step, as a mean over the members of this step. If the record has
     /// no receivers, returns the bytes that were sent.
-    fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
+    pub(crate) fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         // The received bytes of each step, and the number of members. A part of a step counts as a part of a member.
         let mut bins: Vec<(f64, f64)> = Vec::new();
         for sink in &ends.sinks {

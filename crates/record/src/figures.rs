@@ -104,7 +104,8 @@ figures! {
             is active between start and stop while it has data. Its demand is limited by the rate in its settings. In \
             a second in which the encoder's best quality or the cap limited a video's rate, the video's demand is the \
             rate that it sent, also if less arrived. The capacity of a link with link-layer retransmission is what it \
-            delivers. A simulcast's groups have no fair share.")
+            delivers. A group uses the links to the receivers that are members at the time. A simulcast's groups have \
+            no fair share.")
             .shown("fair share", &[(Flows, "")]);
         COMPETING = figure("competing_s", Seconds, "The time after the warm-up in which the flow competes: another \
             active flow uses a link of its path, and the demands of both fill that link. For a flow with a session per \
