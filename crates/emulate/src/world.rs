@@ -24,7 +24,7 @@ use steadycast_endpoints::{
 };
 use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, TempStore};
 use steadycast_network::{Datagrams, group_address, host_address};
-use steadycast_record::{Figures, run};
+use steadycast_record::{Figures, Path, run};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_tcp::Config;
 use steadycast_units::{Span, Spread, Time};
@@ -117,7 +117,7 @@ pub struct Emulation {
     pub hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    ways: Vec<Vec<Vec<u32>>>,
+    ways: Vec<Vec<Path>>,
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
@@ -175,7 +175,8 @@ impl Emulation {
         // The minimum MTU of IPv4 is 68 bytes (RFC 791).
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
-        let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
+        let flows = (0..scenario.flows.len() as u32).map(sc::FlowIx);
+        let ways = flows.map(|flow| network.directions_of_flow(&scenario, flow)).collect();
         let spaces = hosts.iter().map(|h| (h.node, Arc::clone(&h.namespace))).collect();
         let mut planner = Planner {
             scenario: &scenario,

@@ -57,6 +57,18 @@ pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, 
     stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
 }
 
+/// Returns the parts of the periods that lie within one of the periods `other`.
+pub(crate) fn overlap(
+    stretches: impl Iterator<Item = (Time, Time)>,
+    other: &[(Time, Time)],
+) -> impl Iterator<Item = (Time, Time)> {
+    let parts = |(start, stop): (Time, Time)| {
+        let part = move |(from, until): &(Time, Time)| (start.max(*from), stop.min(*until));
+        other.iter().map(part).filter(|(begin, end)| begin < end)
+    };
+    stretches.flat_map(parts)
+}
+
 /// Returns whether a single period contains all the time between `from` and `until`.
 pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
     stretches.any(|(start, stop)| start <= from && until <= stop)
@@ -82,6 +94,8 @@ mod tests {
         // 5 ms of the first period count, then the whole second period, and the part of the third period before the
         // end.
         assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
+        let parts: Vec<_> = overlap(activity.stretches(), &[(at(0), at(15)), (at(25), at(95))]).collect();
+        assert_eq!(parts, [(at(10), at(15)), (at(25), at(30)), (at(50), at(60)), (at(90), at(95))]);
         assert!(throughout(activity.stretches(), at(10), at(30)));
         assert!(!throughout(activity.stretches(), at(25), at(55)));
         assert!(throughout(activity.stretches(), at(91), at(1_000)));

@@ -62,9 +62,9 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns whether the sink was a member of the session at the time `at`.
-    fn was_member(&self, _at: Time) -> bool {
-        true
+    /// Returns the periods in which the sink was a member of the session.
+    fn stays(&self) -> &[(Time, Time)] {
+        &[(Time::ZERO, Time::NEVER)]
     }
 
     /// Returns what a source sent in each step of the time series, and its rates.

@@ -35,10 +35,10 @@ pub use body::{AgentIx, Arriving, Body};
 pub use freeze::Freezes;
 pub use intake::{Digest, Intake, Point};
 pub use make::{AgentFactory, BuildError, Inputs, MakeSink, MakeSource, Makers};
-pub use plan::{Action, End, Transition, plan, transitions_of};
+pub use plan::{Action, End, Transition, membership, plan, transitions_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
-pub use steadycast_record::{Fields, Row, Rows, Store, StoredRows, Table, Values};
+pub use steadycast_record::{Fields, Path, Row, Rows, Store, StoredRows, Table, Values};
 pub use video_plan::{
     AUDIO_PAYLOAD_TYPE, ExternalParts, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan,
 };

@@ -92,6 +92,20 @@ pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Itera
     transitions.into_iter()
 }
 
+/// Returns the members of the flow's group over time. Each entry has a time, and for each receiver whether it is a
+/// member from this time on.
+pub fn membership(scenario: &Scenario, flow: FlowIx) -> Vec<(Time, Vec<bool>)> {
+    let changes = scenario.events.iter().filter_map(|event| match event.kind {
+        EventKind::Join { flow: f, .. } | EventKind::Leave { flow: f, .. } if f == flow => Some(event.at),
+        _ => None,
+    });
+    let mut times: Vec<Time> = std::iter::once(Time::ZERO).chain(changes).collect();
+    times.sort_unstable();
+    times.dedup();
+    let receivers = scenario.flows[flow.0 as usize].to.len();
+    times.into_iter().map(|at| (at, members(scenario, flow, receivers, at))).collect()
+}
+
 /// Returns for each receiver whether it is a member of the flow's group after the events up to `at`.
 fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec<bool> {
     let mut inside = vec![true; receivers];

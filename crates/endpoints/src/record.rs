@@ -4,7 +4,7 @@ use crate::activity::{throughout, within};
 use crate::{Agent, AgentIx, Body, Viewer};
 use steadycast_control::Stream;
 use steadycast_link::{Counts, Ecn, Link};
-use steadycast_record::row;
+use steadycast_record::{Path, row};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -23,8 +23,9 @@ pub struct Record<'a> {
     /// The two directions of each link, in the scenario's order. Empty if links are not modelled.
     pub links: Vec<LinkRecord<'a>>,
     /// The link directions that a flow's data passes, as indices into `links`. The outer list has an entry per flow.
-    /// That entry is one list, or a list per receiver if each receiver has its own source.
-    pub ways: Vec<Vec<Vec<u32>>>,
+    /// That entry is one path, or a path per receiver if each receiver has its own source. The path of a group changes
+    /// when a receiver joins or leaves.
+    pub ways: Vec<Vec<Path>>,
     /// Recorded packets of each agent. `None` if the agent's flow does not record packets.
     pub logs: &'a [Option<Vec<PacketRow>>],
     /// How often a packet left a link, summed over all links.

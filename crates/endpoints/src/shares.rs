@@ -1,10 +1,10 @@
 //! Max–min fair shares of a run's flows over time.
 
-use crate::activity::within;
+use crate::activity::{overlap, within};
 use crate::agent::{Recorded, SentStep};
 use crate::{AgentIx, FlowEnds, Record, Viewer};
 use steadycast_link::Link;
-use steadycast_record::{Claims, Demand, Shares};
+use steadycast_record::{ChangingClaims, Demand, Path, Shares, way_at};
 use steadycast_scenario::{self as sc, FlowIx, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -13,7 +13,8 @@ const SECOND: Span = Span::secs(1);
 /// A flow that claims a share of the links on its path. If each receiver has its own session, each session is a stream.
 pub(crate) struct Stream {
     flow: usize,
-    links: Vec<u32>,
+    /// The links that the stream uses over time. A group without members uses none.
+    path: Path,
     /// Periods in which the stream has data to send, in order.
     there: Vec<(Time, Time)>,
     /// When the measurement of the stream's share starts.
@@ -60,7 +61,7 @@ impl Stream {
 
     fn demand(&self, at: Time) -> Demand {
         match &self.wants {
-            _ if !self.is_there(at) => Demand::Absent,
+            _ if !self.is_there(at) || way_at(&self.path, at).is_empty() => Demand::Absent,
             Wants::Always(demand) => *demand,
             Wants::BySecond(seconds) => {
                 let second = (at.as_nanos() / SECOND.as_nanos()) as usize;
@@ -94,7 +95,12 @@ impl Record<'_> {
         }
         // Leave out a stream that never competes, because its `competing` has no value.
         let fair = mean(shares().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
-        let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
+        let is_steady = streams.iter().all(|(stream, _)| stream.path.len() == 1);
+        let rate = if throughout && is_steady {
+            CompetingRate::OfAllTime
+        } else {
+            CompetingRate::Bps(self.rate_at(n, streams))
+        };
         FlowShare { fair, competing: Some(time / streams.len() as u64), rate }
     }
 
@@ -107,26 +113,26 @@ impl Record<'_> {
         let step = self.step.as_nanos();
         // Packets of short periods arrive after their period. Bins of a second contain both the period and the packets.
         let bin = if self.scenario.flows[n].kind.pauses() { step.max(SECOND.as_nanos()) } else { step };
-        let rate = |(place, sink): (usize, &AgentIx)| {
-            // There is one stream for all receivers, or one per receiver.
-            let (stream, shares) = streams.get(if streams.len() > 1 { place } else { 0 })?;
-            let joined = self.recorded(*sink).joined();
-            let since = |periods: &[(Time, Time)]| -> Vec<(Time, Time)> {
-                periods.iter().map(|(begin, end)| ((*begin).max(joined), *end)).filter(|(a, b)| a < b).collect()
-            };
-            let competing = since(&shares.times);
-            let span: Span = competing.iter().map(|(begin, end)| end.since(*begin)).sum();
-            let (competing, present) = (time_by_bin(&competing, bin), time_by_bin(&since(&stream.there), bin));
-            let samples = self.recorded(*sink).intake()?.samples.all();
-            let counted = samples.iter().enumerate().map(|(place, point)| {
+        let rate = |(stream, shares): &(&Stream, Shares), bytes: &[f64]| {
+            let span: Span = shares.times.iter().map(|(begin, end)| end.since(*begin)).sum();
+            let (competing, present) = (time_by_bin(&shares.times, bin), time_by_bin(&stream.there, bin));
+            let counted = bytes.iter().enumerate().map(|(place, bytes)| {
                 let place = (place as u64 * step / bin) as usize;
                 let part = |times: &[u64]| times.get(place).copied().unwrap_or(0) as f64;
-                if part(&present) > 0.0 { point.bytes as f64 * part(&competing) / part(&present) } else { 0.0 }
+                if part(&present) > 0.0 { bytes * part(&competing) / part(&present) } else { 0.0 }
             });
             let bytes: f64 = counted.sum();
             (!span.is_zero()).then(|| bytes * 8.0 / span.as_secs_f64())
         };
-        let rates: Vec<f64> = ends.sinks.iter().enumerate().filter_map(rate).collect();
+        // There is one stream for all receivers, or one per receiver.
+        if let [stream] = streams {
+            return rate(stream, &self.bins(ends));
+        }
+        let of_sink = |(stream, sink): (&(&Stream, Shares), &AgentIx)| {
+            let samples = self.recorded(*sink).intake()?.samples.all();
+            rate(stream, &samples.iter().map(|point| point.bytes as f64).collect::<Vec<_>>())
+        };
+        let rates: Vec<f64> = streams.iter().zip(&ends.sinks).filter_map(of_sink).collect();
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
@@ -138,10 +144,10 @@ impl Record<'_> {
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // Put only this receiver's path into the simulcast's stream, and restore the stream's links afterwards.
-        let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
+        // Put only this receiver's path into the simulcast's stream, and restore the stream's path afterwards.
+        let others = std::mem::replace(&mut streams[place].path, vec![(Time::ZERO, viewer.way.clone())]);
         let share = self.shares_of(streams).swap_remove(place).there;
-        streams[place].links = others;
+        streams[place].path = others;
         share
     }
 
@@ -154,7 +160,7 @@ impl Record<'_> {
                 continue;
             }
             let ends = &self.flows[n];
-            for (place, links) in ways.iter().enumerate() {
+            for (place, path) in ways.iter().enumerate() {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
@@ -166,7 +172,7 @@ impl Record<'_> {
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, &there),
                 };
-                streams.push(Stream { flow: n, links: links.clone(), there, from: ends.means_from.max(own), wants });
+                streams.push(Stream { flow: n, path: path.clone(), there, from: ends.means_from.max(own), wants });
             }
         }
         streams
@@ -209,9 +215,11 @@ impl Record<'_> {
     }
 
     /// Returns the times at which a presence, a demand or a capacity may change, from `begin` until now.
-    fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
-        let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
+    fn edges(&self, streams: &[Stream], claims: &ChangingClaims, begin: Time) -> Vec<Time> {
+        let used = claims.links();
+        let links = || used.iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
         let mut edges = vec![begin, self.now];
+        edges.extend(claims.changes());
         for stream in streams {
             edges.push(stream.from);
             edges.extend(stream.there.iter().flat_map(|(begin, end)| [*begin, *end]));
@@ -247,11 +255,7 @@ impl Record<'_> {
         };
         // A source that always has data has no record of its activity. It is present whenever the flow is active.
         let Some(busy) = busy else { return active };
-        let both = |(begin, end): (Time, Time)| {
-            let part = move |(from, until): &(Time, Time)| (begin.max(*from), end.min(*until));
-            active.iter().map(part).filter(|(begin, end)| begin < end).collect::<Vec<_>>()
-        };
-        busy.stretches().flat_map(both).collect()
+        overlap(busy.stretches(), &active).collect()
     }
 
     /// Returns a stream's demand while it is present.
@@ -307,9 +311,8 @@ fn time_by_bin(periods: &[(Time, Time)], bin: u64) -> Vec<u64> {
     bins
 }
 
-fn claims(streams: &[Stream]) -> Claims {
-    let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
-    Claims::new(&ways)
+fn claims(streams: &[Stream]) -> ChangingClaims {
+    ChangingClaims::new(&streams.iter().map(|stream| &stream.path).collect::<Vec<_>>())
 }
 
 /// Returns the mean of the shares. Returns `None` if a share is unlimited.

@@ -1,6 +1,6 @@
 //! The results of a run: the numbers of `summary.json`.
 
-use crate::activity::{throughout, within};
+use crate::activity::{overlap, throughout, within};
 use crate::agent::{FigureContext, Recorded, SentStep};
 use crate::promises::CheckedPromise;
 use crate::shares::{CompetingRate, FlowShare};
@@ -68,7 +68,7 @@ impl Record<'_> {
         into.put(&flow::SHARE_OF_FAIR, competing.zip(share_bps).filter(|(_, share)| *share > 0.0).map(|(t, s)| t / s));
         into.put(&flow::RATE_COV, variation(&self.seconds_from(ends, &bins)));
         into.put(&flow::RAMP_1MBPS, self.ramp(ends, &bins, 1e6));
-        into.put(&flow::RAMP_SHARE, share_bps.and_then(|s| self.ramp(ends, &bins, 0.8 * s)));
+        into.put(&flow::RAMP_SHARE, share_bps.filter(|s| *s > 0.0).and_then(|s| self.ramp(ends, &bins, 0.8 * s)));
         match &spec.kind {
             FlowKind::Cbr(_) => into.put(&flow::KIND, "cbr"),
             FlowKind::OnOff(_) => into.put(&flow::KIND, "onoff"),
@@ -112,9 +112,18 @@ impl Record<'_> {
         self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// Returns how long the flow was active in a sink's averaging period.
+    /// Returns the periods of `stretches` in which the sink was a member of the session.
+    fn member(
+        &self,
+        sink: AgentIx,
+        stretches: impl Iterator<Item = (Time, Time)>,
+    ) -> impl Iterator<Item = (Time, Time)> {
+        overlap(stretches, self.recorded(sink).stays())
+    }
+
+    /// Returns how long the flow was active and the sink was a member after the warm-up.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
-        ends.active(self.means_from(ends, sink), self.now)
+        within(self.member(sink, ends.active.iter().copied()), ends.means_from, self.now)
     }
 
     /// Returns the mean rate of a sink's bytes over `span`, in bit/s.
@@ -123,7 +132,7 @@ impl Record<'_> {
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
-    /// Returns the mean rate that a sink received while its flow was active, in bit/s.
+    /// Returns the mean rate that a sink received while its flow was active and it was a member, in bit/s.
     fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
@@ -138,13 +147,14 @@ impl Record<'_> {
         }
         let rate = |(place, sink): (usize, &AgentIx)| {
             let source = self.agents[ends.source_of(place)?.0 as usize].video_source()?;
-            let span = within(source.sending.stretches(), self.means_from(ends, *sink), self.now.min(ends.stop));
+            let sending = self.member(*sink, source.sending.stretches());
+            let span = within(sending, ends.means_from, self.now.min(ends.stop));
             self.rate_over(*sink, span)
         };
         mean(ends.sinks.iter().enumerate().filter_map(rate))
     }
 
-    /// Returns the mean rate over all receivers, in bit/s.
+    /// Returns the mean rate over all receivers that were members, in bit/s.
     fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
         mean(ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink)))
     }
@@ -182,21 +192,27 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the bytes that a receiver got in each step, as a mean over the receivers. If the record has no
-    /// receivers, returns the bytes that were sent.
-    fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
-        let mut bins = Vec::new();
+    /// Returns the bytes that a receiver got in each step, as a mean over the members of this step. If the record has
+    /// no receivers, returns the bytes that were sent.
+    pub(crate) fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
+        // The received bytes of each step, and the number of members. A part of a step counts as a part of a member.
+        let mut bins: Vec<(f64, f64)> = Vec::new();
         for sink in &ends.sinks {
-            let Some(intake) = self.recorded(*sink).intake() else { continue };
+            let recorded = self.recorded(*sink);
+            let Some(intake) = recorded.intake() else { continue };
             let samples = intake.samples.all();
-            bins.resize(samples.len().max(bins.len()), 0.0);
-            for (bin, point) in bins.iter_mut().zip(&*samples) {
-                *bin += point.bytes as f64 / ends.sinks.len() as f64;
+            bins.resize(samples.len().max(bins.len()), (0.0, 0.0));
+            for (n, ((bytes, members), point)) in bins.iter_mut().zip(&*samples).enumerate() {
+                let begin = Time::ZERO + self.step * n as u64;
+                *bytes += point.bytes as f64;
+                *members += within(recorded.stays().iter().copied(), begin, begin + self.step).ratio(self.step);
             }
         }
         match ends.sources.first().filter(|_| ends.sinks.is_empty()) {
             Some(source) => self.recorded(*source).sent().iter().map(|step| step.bytes as f64).collect(),
-            None => bins,
+            None => {
+                bins.into_iter().map(|(bytes, members)| if members > 0.0 { bytes / members } else { 0.0 }).collect()
+            }
         }
     }
 
@@ -234,7 +250,8 @@ impl Record<'_> {
         let (silent, expected) = intake.silent_steps(self.now, self.step);
         let begins = |n: usize| Time::ZERO + self.step * n as u64;
         let from = self.means_from(ends, sink);
-        let stayed = |n: usize| recorded.was_member(begins(n)) && recorded.was_member(begins(n + 1));
+        let stayed =
+            |n: usize| recorded.stays().iter().any(|(from, until)| *from <= begins(n) && begins(n + 1) < *until);
         let counted = silent.filter(|n| begins(*n) >= from && stayed(*n));
         let sent: u64 = counted.filter_map(|n| sent.get(n)).map(|step| step.packets).sum();
         sent.saturating_sub(expected)

@@ -1,7 +1,8 @@
 //! The tables of a record.
 
-use crate::agent::{AudioArrival, RowOrigin, VideoSink, VideoSource};
-use crate::{FlowEnds, Intake, Point, Record};
+use crate::activity::{overlap, within};
+use crate::agent::{AudioArrival, Recorded, RowOrigin, VideoSink, VideoSource};
+use crate::{FlowEnds, Point, Record};
 use std::collections::BTreeMap;
 use steadycast_media::AUDIO_PACKET_TIME;
 use steadycast_record::{Table, audio, frames, links, missing, packets, rates, tcp};
@@ -65,19 +66,34 @@ impl Record<'_> {
                 }
             }
             for (place, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
-                let Some(intake) = self.recorded(*sink).intake() else { continue };
                 // If all receivers share a session, they share a series.
                 let shares = shares.get(if shares.len() > 1 { place } else { 0 }).map_or(&[][..], Vec::as_slice);
-                self.arrived(spec, self.scenario.node_name(*to), intake, shares, into);
+                self.arrived((spec, ends), self.scenario.node_name(*to), self.recorded(*sink), shares, into);
             }
         }
     }
 
-    fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, shares: &[Option<Rate>], into: &mut Table) {
+    fn arrived(
+        &self,
+        (spec, ends): (&sc::Flow, &FlowEnds),
+        node: &str,
+        sink: &dyn Recorded,
+        shares: &[Option<Rate>],
+        into: &mut Table,
+    ) {
+        let Some(intake) = sink.intake() else { return };
         // Leave the loss out for TCP. TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
+            let begin = Time::ZERO + self.interval() * n as u64;
+            let active = || ends.active.iter().copied();
+            let absent = within(active(), begin, begin + span).saturating_sub(within(
+                overlap(active(), sink.stays()),
+                begin,
+                begin + span,
+            ));
+            let member = span.saturating_sub(absent);
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
             // Weight the delay of each step by its packets. Leave out steps whose delay is unknown.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
@@ -88,12 +104,15 @@ impl Record<'_> {
             into.real(&rates::T, at);
             into.text(&rates::FLOW, &spec.name);
             into.text(&rates::NODE, node);
-            into.real(&rates::THROUGHPUT, rate_of(sum(|p| p.bytes), span));
+            into.real(&rates::THROUGHPUT, (!member.is_zero()).then(|| rate_of(sum(|p| p.bytes), member)));
             into.real(&rates::LOSS, lost);
             into.real(&rates::DELAY, (delayed > 0).then(|| delays / delayed as f64));
             into.real(&rates::BUFFER, steps.last().and_then(|p| p.buffer).map(Bytes::as_f64));
             into.millis(&rates::PLAYOUT, steps.last().and_then(|p| p.playout));
-            into.real(&rates::FAIR, shares.get(n).copied().flatten().map(Rate::as_bps_f64));
+            into.real(
+                &rates::FAIR,
+                shares.get(n).copied().flatten().filter(|_| !member.is_zero()).map(Rate::as_bps_f64),
+            );
             into.end_row();
         }
     }
@@ -141,9 +160,10 @@ impl Record<'_> {
             let Some(assembly) = &sink.assembly else { continue };
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
+            let counted = sink.counted(&source.frames, &fates);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // Skip frames that were not sent to this receiver, and frame numbers that were skipped.
-                if !sink.stayed(row.ready) || row.is_gap() {
+                // Skip frames that do not count for this receiver, and frame numbers that were skipped.
+                if !counted[n] || row.is_gap() {
                     continue;
                 }
                 let arrival = assembly.arrival(n as u32);
@@ -172,7 +192,9 @@ impl Record<'_> {
     fn missing(&self, into: &mut Table) {
         for (spec, name, source, sink) in self.views() {
             let Some(assembly) = &sink.assembly else { continue };
-            for gap in assembly.missing(&source.frames) {
+            let fates = assembly.fates(&source.frames, &sink.player.schedule);
+            let counted = sink.counted(&source.frames, &fates);
+            for gap in assembly.missing(&source.frames).into_iter().filter(|gap| counted[gap.frame as usize]) {
                 into.text(&missing::FLOW, &spec.name);
                 into.text(&missing::NODE, name);
                 into.whole(&missing::FRAME, i64::from(gap.frame));

@@ -24,7 +24,8 @@ impl Record<'_> {
             };
             // Add the delays of both directions. A direction and its reverse differ only in the lowest bit of their
             // indices (`DirIx::reverse`).
-            let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
+            let round: Span =
+                ways.iter().flatten().flat_map(|(_, way)| way).map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
             let (needs, holds) = (share.fair?.over(round).get(), u64::from(config.window.min(most)) * packet);
@@ -88,7 +89,14 @@ impl Record<'_> {
             let could = link.capacity(Time::ZERO, self.now).filter(|could| *could > Bytes::ZERO)?;
             Some((said.as_f64() / could.as_f64(), back))
         };
-        let (most, back) = self.ways.get(n)?.iter().flatten().filter_map(share).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (most, back) = self
+            .ways
+            .get(n)?
+            .iter()
+            .flatten()
+            .flat_map(|(_, way)| way)
+            .filter_map(share)
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
         let link = &self.scenario.links[back as usize / 2].name;
         (most > MAX_RETURN_LINK_SHARE).then(|| {
             format!(

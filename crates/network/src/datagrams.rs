@@ -9,7 +9,7 @@ use crate::packet::{Head, To};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_endpoints::{AgentIx, Body, BuildError, LinkRecord, Store};
+use steadycast_endpoints::{AgentIx, Body, BuildError, LinkRecord, Path, Store};
 use steadycast_link::Ecn;
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -280,7 +280,7 @@ impl Datagrams {
     }
 
     /// Returns the link directions of a flow. See [`Network::directions_of_flow`].
-    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
-        self.network.directions_of_flow(flow)
+    pub fn directions_of_flow(&mut self, scenario: &sc::Scenario, flow: sc::FlowIx) -> Vec<Path> {
+        self.network.directions_of_flow(scenario, flow)
     }
 }

@@ -13,7 +13,9 @@ use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_endpoints::{AgentIx, Body, BuildError, LinkPoint, LinkRecord, Rows, Store, StoredRows};
+use steadycast_endpoints::{
+    AgentIx, Body, BuildError, LinkPoint, LinkRecord, Path, Rows, Store, StoredRows, membership,
+};
 use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -176,10 +178,10 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// Returns the link directions on the paths of a flow to all its receivers. They are sorted and have no duplicates.
-    fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
+    /// Returns the link directions on the paths of a flow to these receivers. They are sorted and have no duplicates.
+    fn directions_to<'t>(&mut self, flow: &sc::Flow, to: impl Iterator<Item = &'t NodeIx>) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
-        for to in &flow.to {
+        for to in to {
             all.extend(self.directions(flow.from, *to));
             // Remove duplicates now and then, so that the memory stays proportional to the result.
             if all.len() > most {
@@ -193,14 +195,26 @@ impl Network {
         all
     }
 
-    /// Returns the link directions of a flow. A multicast flow has one list. Other flows have one list per receiver.
-    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+    /// Returns the link directions of a flow over time. A multicast flow has one path, which changes when a receiver
+    /// joins or leaves. Other flows have one path per receiver.
+    pub fn directions_of_flow(&mut self, scenario: &sc::Scenario, ix: sc::FlowIx) -> Vec<Path> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
+        let flow = &scenario.flows[ix.0 as usize];
         match flow.cast {
             sc::Cast::Unicast | sc::Cast::UnicastEach => {
-                flow.to.iter().map(|to| numbers(self.directions(flow.from, *to))).collect()
+                flow.to.iter().map(|to| vec![(Time::ZERO, numbers(self.directions(flow.from, *to)))]).collect()
             }
-            sc::Cast::Multicast => vec![numbers(self.all_directions_of(flow))],
+            // The receivers of a simulcast move between its groups, and the groups share one path.
+            sc::Cast::Multicast if scenario.group_of(ix).is_some() => {
+                vec![vec![(Time::ZERO, numbers(self.directions_to(flow, flow.to.iter())))]]
+            }
+            sc::Cast::Multicast => {
+                let way = |(at, members): (Time, Vec<bool>)| {
+                    let to = flow.to.iter().zip(members).filter_map(|(to, is_member)| is_member.then_some(to));
+                    (at, numbers(self.directions_to(flow, to)))
+                };
+                vec![membership(scenario, ix).into_iter().map(way).collect()]
+            }
         }
     }
 

@@ -60,7 +60,8 @@ columns! {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
         THROUGHPUT: Real = "throughput_bps", Rate, "The rate that the source sent or the receiver received, in bits \
-            of IP packets per second.";
+            of IP packets per second. At a receiver of a group it is the rate in the part of the interval in which \
+            the receiver is a member, and null if it is none.";
         LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and \
             for TCP.";
         DELAY: Real = "delay_ms", Millis, "Mean one-way delay of the packets that arrived; null at sources.";

@@ -94,8 +94,9 @@ figures! {
         ENCODED_FPS = figure("encoded.fps", Number, "Encoded pictures per second: the clip's frame rate, unless \
             encode.fps sets another.").when(When::Pictures);
         THROUGHPUT = figure("throughput_bps", Rate, "The received rate in bits of IP packets per second, without \
-            duplicates, from the flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per \
-            second.").higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
+            duplicates, from the flow's start to its stop; the mean over its receivers, each over the time in which it \
+            is a member of the group. 1 Mb/s is 1 000 000 bits per second.")
+            .higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
         FAIR_SHARE = figure("fair_share_bps", Rate, "The flow's max–min fair share: the rate that the flow would have \
             if each link divided its capacity evenly among the active flows, and gave the part that a flow cannot use \
             to the others. It is the mean over the time in which the flow competes (competing_s), or over the time in \
@@ -103,7 +104,8 @@ figures! {
             is active between start and stop while it has data. Its demand is limited by the rate in its settings. In \
             a second in which the encoder's best quality or the cap limited a video's rate, the video's demand is the \
             rate that it sent, also if less arrived. The capacity of a link with link-layer retransmission is what it \
-            delivers. A simulcast's groups have no fair share.")
+            delivers. A group uses the links to the receivers that are members at the time. A simulcast's groups have \
+            no fair share.")
             .shown("fair share", &[(Flows, "")]);
         COMPETING = figure("competing_s", Seconds, "The time after the warm-up in which the flow competes: another \
             active flow uses a link of its path, and the demands of both fill that link. For a flow with a session per \
@@ -222,7 +224,8 @@ figures! {
         SMOOTH = figure("smooth_frac", Share, "The share of the coding quality that playback preserves: each picture \
             that is not shown and each freeze lowers it.").when(When::Frames).higher();
         THROUGHPUT = figure("throughput_bps", Rate, "The received rate in bits of IP packets per second, without \
-            duplicates.").higher().shown("throughput", &[(Receivers, "")]);
+            duplicates, over the time in which the receiver is a member of its group.")
+            .higher().shown("throughput", &[(Receivers, "")]);
         LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.")
             .when(When::Datagrams).lower().shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
                 (Receivers, "")]);

@@ -125,6 +125,42 @@ impl Claims {
         }
         compete
     }
+}
+
+/// The links that a claim uses over time. Each entry has a time, and the links from this time until the time of the next
+/// entry.
+pub type Path = Vec<(Time, Vec<u32>)>;
+
+/// Claims whose links change over time.
+pub struct ChangingClaims(Vec<(Time, Claims)>);
+
+impl ChangingClaims {
+    /// Creates the claims. `paths[n]` lists the links that claim `n` uses. The first entry of each path is at time zero.
+    pub fn new(paths: &[&Path]) -> Self {
+        let mut changes: Vec<Time> = paths.iter().copied().flatten().map(|(at, _)| *at).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        let claims = |at: Time| Claims::new(&paths.iter().map(|path| way_at(path, at).to_vec()).collect::<Vec<_>>());
+        Self(changes.into_iter().map(|at| (at, claims(at))).collect())
+    }
+
+    /// Returns the times at which the links of a claim change, in ascending order.
+    pub fn changes(&self) -> impl Iterator<Item = Time> {
+        self.0.iter().map(|(at, _)| *at)
+    }
+
+    /// Returns the numbers of all links that claims use at some time, in ascending order.
+    pub fn links(&self) -> Vec<u32> {
+        let mut links: Vec<u32> = self.0.iter().flat_map(|(_, claims)| &claims.links).copied().collect();
+        links.sort_unstable();
+        links.dedup();
+        links
+    }
+
+    /// Returns the number of claims.
+    fn count(&self) -> usize {
+        self.0.first().map_or(0, |(_, claims)| claims.ways.len())
+    }
 
     /// Returns the mean shares of each claim over time. `edges` is a list of times in ascending order. Nothing changes
     /// between two successive edges. `demand` returns the demand of a claim in such a period, and `capacity` returns
@@ -136,8 +172,8 @@ impl Claims {
         demand: impl FnMut(usize, Time, Time) -> Demand,
         capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
     ) -> Vec<Shares> {
-        let mut means: Vec<(Mean, Mean)> = self.ways.iter().map(|_| Default::default()).collect();
-        let mut contested: Vec<Vec<(Time, Time)>> = vec![Vec::new(); self.ways.len()];
+        let mut means: Vec<(Mean, Mean)> = (0..self.count()).map(|_| Default::default()).collect();
+        let mut contested: Vec<Vec<(Time, Time)>> = vec![Vec::new(); self.count()];
         self.each_period(edges, demand, capacity, |(begin, end), n, share, competes| {
             if begin < from[n] {
                 return;
@@ -165,7 +201,7 @@ impl Claims {
 
     /// Returns the mean share of each claim in each interval of length `interval`. The mean is over the time in which
     /// the claim is present. It is `None` if the claim is absent or unlimited in the interval. The other arguments are
-    /// the same as in [`Claims::over_time`].
+    /// the same as in [`ChangingClaims::over_time`].
     pub fn by_interval(
         &self,
         edges: &[Time],
@@ -176,7 +212,7 @@ impl Claims {
         let length = interval.as_nanos().max(1);
         let count = edges.last().map_or(0, |end| end.as_nanos().div_ceil(length));
         let mut means: Vec<Vec<Mean>> =
-            self.ways.iter().map(|_| (0..count).map(|_| Mean::default()).collect()).collect();
+            (0..self.count()).map(|_| (0..count).map(|_| Mean::default()).collect()).collect();
         self.each_period(edges, demand, capacity, |(begin, end), n, share, _| {
             for place in begin.as_nanos() / length..end.as_nanos().div_ceil(length) {
                 let first = begin.as_nanos().max(place * length);
@@ -196,23 +232,31 @@ impl Claims {
         mut capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
         mut visit: impl FnMut((Time, Time), usize, Option<Rate>, bool),
     ) {
-        let mut last = (Vec::new(), Vec::new());
+        let mut last = (None, Vec::new(), Vec::new());
         let (mut shares, mut compete) = (Vec::new(), Vec::new());
         for (begin, end) in edges.iter().zip(edges.iter().skip(1)).map(|(begin, end)| (*begin, *end)) {
-            let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
-            let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
-            let now = (demands, rates);
+            let epoch = self.0.partition_point(|(at, _)| *at <= begin);
+            let Some((_, claims)) = epoch.checked_sub(1).and_then(|epoch| self.0.get(epoch)) else { continue };
+            let demands: Vec<Demand> = (0..self.count()).map(|n| demand(n, begin, end)).collect();
+            let rates: Vec<Option<Rate>> = claims.links.iter().map(|link| capacity(*link, begin, end)).collect();
+            let now = (Some(epoch), demands, rates);
             // Compute the shares only if something has changed, because this takes long in large networks.
-            if now != last || shares.is_empty() {
-                shares = self.fair(&now.0, &now.1);
-                compete = self.compete(&now.0, &now.1, &shares);
+            if now != last {
+                shares = claims.fair(&now.1, &now.2);
+                compete = claims.compete(&now.1, &now.2, &shares);
                 last = now;
             }
-            for n in (0..self.ways.len()).filter(|n| last.0[*n] != Demand::Absent) {
+            for n in (0..self.count()).filter(|n| last.1[*n] != Demand::Absent) {
                 visit((begin, end), n, shares[n], compete[n]);
             }
         }
     }
+}
+
+/// Returns the links that a path uses at a time.
+pub fn way_at(path: &Path, at: Time) -> &[u32] {
+    let entry = path.partition_point(|(from, _)| *from <= at).checked_sub(1);
+    entry.map_or(&[], |entry| &path[entry].1)
 }
 
 /// The mean max–min shares of a claim.
@@ -287,6 +331,11 @@ mod tests {
         let expected = [Some(2_000_000), Some(2_000_000), Some(1_000_000), Some(7_000_000)];
         assert_eq!(mbps(claims.fair(&wanted, &capacity)), expected);
         assert_eq!(mbps(Claims::new(&[vec![9]]).fair(&[ALL], &[None])), [None]);
+    }
+
+    fn always(ways: &[Vec<u32>]) -> ChangingClaims {
+        let paths: Vec<Path> = ways.iter().map(|way| vec![(Time::ZERO, way.clone())]).collect();
+        ChangingClaims::new(&paths.iter().collect::<Vec<_>>())
     }
 
     /// A random case. It has up to six claims on up to four links. The demands and the rates change each second, for up
@@ -407,7 +456,7 @@ mod tests {
             let edges: Vec<Time> = (0..=world.seconds.len() as u64).map(|s| Time::ZERO + Span::secs(s)).collect();
             let second = |at: Time| at.as_secs_f64() as usize;
             let from = vec![Time::ZERO; world.ways.len()];
-            let means = claims.over_time(
+            let means = always(&world.ways).over_time(
                 &edges,
                 &from,
                 |n, at, _| world.seconds[second(at)].0[n],
@@ -448,7 +497,7 @@ mod tests {
             let claims = Claims::new(&world.ways);
             let edges: Vec<Time> = (0..=world.seconds.len() as u64).map(|n| Time::ZERO + Span::secs(n)).collect();
             let second = |at: Time| at.as_secs_f64() as usize;
-            let told = claims.by_interval(
+            let told = always(&world.ways).by_interval(
                 &edges,
                 Span::millis(millis),
                 |n, at, _| world.seconds[second(at)].0[n],

@@ -47,7 +47,8 @@ impl<'a> Builder<'a> {
         for (n, entry) in plan.iter().enumerate() {
             network.set_alarm(entry.at(), Alarm::Entry(n as u32));
         }
-        let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
+        let flows = (0..scenario.flows.len() as u32).map(sc::FlowIx);
+        let ways = flows.map(|flow| network.directions_of_flow(scenario, flow)).collect();
         let parts = Parts { network, agents, ports, plan, flows: ends, ways, viewers, slots };
         Ok(Simulation::new(scenario.clone(), parts))
     }

@@ -5,7 +5,9 @@ use crate::build::Builder;
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
-use steadycast_endpoints::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
+use steadycast_endpoints::{
+    Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Path, Record, Table, Viewer,
+};
 use steadycast_link::Ecn;
 use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, TcpShape};
 use steadycast_scenario::Scenario;
@@ -54,7 +56,7 @@ pub(crate) struct Parts {
     pub(crate) ports: Vec<Port>,
     pub(crate) plan: Vec<Entry>,
     pub(crate) flows: Vec<FlowEnds>,
-    pub(crate) ways: Vec<Vec<Vec<u32>>>,
+    pub(crate) ways: Vec<Vec<Path>>,
     pub(crate) viewers: Vec<Viewer>,
     pub(crate) slots: Vec<Option<SimulcastSlot>>,
 }
@@ -69,7 +71,7 @@ pub struct Simulation {
     flows: Vec<FlowEnds>,
     /// For each flow, lists of link directions on its paths. A multicast flow has one list. Other flows have one list
     /// per receiver.
-    ways: Vec<Vec<Vec<u32>>>,
+    ways: Vec<Vec<Path>>,
     viewers: Vec<Viewer>,
     /// For each agent: the simulcast receiver and group to which it belongs. The list is empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,

@@ -18,7 +18,7 @@ use steadycast_control::promise::LOSSES_COUNT;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
 use steadycast_link::Ecn;
-use steadycast_media::{Assembly, AudioFeed, Feed, PlayBuffer, SentFrames};
+use steadycast_media::{Assembly, AudioFeed, Feed, FrameFate, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
     AudioPacket, Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected,
@@ -884,6 +884,24 @@ impl VideoSink {
     /// expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
+    }
+
+    /// Returns for each frame whether it counts for this sink. Frames that were ready outside its membership do not
+    /// count. A frame that may still have been on its way when the sink left counts only if it arrived whole. The
+    /// longest transfer of the membership says how long a frame may be on its way.
+    pub(crate) fn counted(&self, sent: &SentFrames, fates: &[FrameFate]) -> Vec<bool> {
+        let mut counted = vec![false; fates.len()];
+        let whole = |n: usize| matches!(fates[n], FrameFate::Ok | FrameFate::Late);
+        let transfer = |n: usize| Some(self.assembly.as_ref()?.arrival(n as u32)?.1.since(sent.frames[n].ready));
+        for (from, until) in &self.stays {
+            let there = |n: &usize| (*from..*until).contains(&sent.frames[*n].ready);
+            let longest = (0..fates.len()).filter(there).filter(|n| whole(*n)).filter_map(transfer).max();
+            for n in (0..fates.len()).filter(there) {
+                let due = sent.frames[n].ready + longest.unwrap_or_default();
+                counted[n] = whole(n) || due <= *until;
+            }
+        }
+        counted
     }
 
     /// Leaves the session. Sends a BYE.

@@ -141,10 +141,10 @@ fn a_join_goes_up_the_tree_router_by_router_and_a_leave_cuts_it() {
     between(on("s-a"), 3.30 * 125.0 - 1.0, 3.30 * 125.0 + 6.0);
     between(on("s-a") - on("a-b"), 0.2 * 125.0 - 3.0, 0.2 * 125.0 + 3.0);
     between(on("b-c") - on("c-r"), 0.2 * 125.0 - 3.0, 0.2 * 125.0 + 3.0);
-    // A late joiner's figures cover the time from its join to the flow's end. It left at 5 s and received nothing
-    // later.
+    // It left at 5 s and received nothing later.
     let got = run.arrived("video", "r").iter().filter(|r| r.at <= 5.0).count() as f64;
-    between(num(&run.receiver("video", "r")["throughput_bps"]) * 8.0 / 8_000.0, got - 1.0, got + 1.0);
+    // The rate covers the 3 s of its membership.
+    between(num(&run.receiver("video", "r")["throughput_bps"]) * 3.0 / 8_000.0, got - 1.0, got + 1.0);
 }
 
 #[test]
@@ -183,23 +183,36 @@ fn a_member_is_not_owed_what_was_sent_while_it_was_away() {
          [[flow]]\nname = \"video\"\n{}\nreceivers = 3\n[[event]]\nat = \"10s\"\nleave = \"video.dst2\"\n",
         FIXED.replace("greedy", "synthetic")
     );
-    let judged = |more: &str, frames: f64, cut: f64| {
+    let judged = |more: &str, ready: f64, stays: &[(f64, f64)]| {
         let run = run(&format!("{text}{more}"));
-        assert_eq!(num(&run.receiver("video", "video.dst1")["frames"]["ok"]), 500.0);
+        let stayed = run.receiver("video", "video.dst1");
+        assert_eq!(num(&stayed["frames"]["ok"]), 500.0);
         let away = run.receiver("video", "video.dst2");
-        assert_eq!(num(&away["frames"]["sent"]), frames, "{away}");
-        // It left while the last packets were in flight.
-        between(num(&away["frames"]["ok"]), frames - cut, frames);
+        // Frames that were on their way when it left do not count. An I frame takes four frame times.
+        let frames = num(&away["frames"]["sent"]);
+        between(frames, ready - 5.0, ready - 1.0);
+        assert_eq!((num(&away["frames"]["lost"]), num(&away["frozen_frac"])), (0.0, 0.0), "{away}");
         assert_eq!((num(&away["freeze_count"]), num(&away["loss_frac"])), (0.0, 0.0));
+        // Its rate, the group's rate and the rate's variation are those of the members.
+        let rate = num(&stayed["throughput_bps"]);
+        between(num(&away["throughput_bps"]) / rate, 0.98, 1.02);
+        between(num(&run.flow("video")["throughput_bps"]) / rate, 0.99, 1.01);
+        assert!(num(&run.flow("video")["rate_cov"]) < 0.1, "{}", run.flow("video"));
+        let (nodes, rates) = (lab::text(&run, "rates", "node"), lab::real(&run, "rates", "throughput_bps"));
+        let rows = nodes.iter().zip(rates).filter(|(node, _)| *node == "video.dst2");
+        for (second, (_, rate_bps)) in rows.enumerate() {
+            let here = stays.iter().any(|(from, until)| *from < second as f64 + 1.0 && *until > second as f64);
+            assert_eq!(rate_bps.is_nan(), !here, "at {second} s: {rate_bps}");
+        }
         let rows = run.simulation.table("frames").unwrap();
         let Some(steadycast_sim::Values::Text { codes, texts }) = rows.get("node") else { panic!("no nodes") };
         let of = |name: &str| codes.iter().filter(|code| texts[**code as usize] == name).count();
         assert_eq!([of("video.dst1"), of("video.dst2")], [500, frames as usize]);
     };
-    judged("", 250.0, 3.0);
+    judged("", 250.0, &[(0.0, 10.0)]);
     // A receiver with a join event was not a member before.
     let joins = ["5.27s", "14.87s"].map(|at| format!("[[event]]\nat = \"{at}\"\njoin = \"video.dst2\"\n"));
-    judged(&joins.concat(), 118.0 + 128.0, 3.0);
+    judged(&joins.concat(), 118.0 + 128.0, &[(5.27, 10.0), (14.87, 20.0)]);
 }
 
 #[test]

@@ -50,6 +50,8 @@ fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
         between(of_links(&run, "a"), 0.85, 1.005);
     }
     let lost = "loss = { kind = \"bernoulli\", p = 1.0 }";
+    let dead = beside(&format!("{rate}, {lost}"), &tcp("a", ""));
+    assert!(dead.flow("a")["ramp_s"]["share_80pct"].is_null(), "{}", dead.flow("a"));
     let outage = beside(&rate, &format!("{}{}{}", tcp("a", ""), set(8, lost), set(13, "loss = { kind = \"none\" }")));
     assert_eq!(share(&outage, "a"), 7.5e6);
 }
@@ -172,4 +174,36 @@ fn a_video_that_has_sent_all_that_it_had_is_no_longer_there() {
     // In its last second it can use no more than its remaining data.
     between(share(&run, "video"), 0.9e6, 1e6);
     between(share(&run, "a") + share(&run, "video"), 2e6 - 2.0, 2e6);
+}
+
+#[test]
+fn a_groups_share_is_that_of_its_members_at_each_time() {
+    // The slow receiver limits the group to 0.4 of 4 Mb/s while it is a member, from `joins` to `leaves`.
+    for (joins, leaves) in [(0_u32, 5_u32), (0, 13), (4, 9), (7, 20)] {
+        let event = |at: u32, what: &str| format!("[[event]]\nat = \"{at}s\"\n{what} = \"slow\"\n");
+        let join = if joins > 0 { event(joins, "join") } else { String::new() };
+        let leave = if leaves < 20 { event(leaves, "leave") } else { String::new() };
+        let run = run(&format!(
+            "duration = \"20s\"\nnodes = [\"s\", \"r\", \"fast\", \"slow\"]\n\
+             [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"4Mbps\"\ndelay = \"5ms\"\n\
+             [[link]]\nbetween = [\"r\", \"fast\"]\nrate = \"10Mbps\"\ndelay = \"5ms\"\n\
+             [[link]]\nbetween = [\"r\", \"slow\"]\nrate = \"400kbps\"\ndelay = \"5ms\"\n\
+             [[flow]]\nname = \"group\"\nkind = \"video\"\nmedia = \"greedy\"\ncontroller = \"tfmcc\"\n\
+             from = \"s\"\nto = [\"fast\", \"slow\"]\n{}{join}{leave}",
+            tcp("tcp", "from = \"s\"\nto = \"fast\"")
+        ));
+        let slow = f64::from(leaves - joins);
+        let fair = (0.4e6 * slow + 2e6 * (20.0 - slow)) / 20.0;
+        let case = format!("from {joins} to {leaves} s");
+        assert!((share(&run, "group") - fair).abs() < 2.0, "{case}: {}", run.flow("group"));
+        assert!((share(&run, "tcp") - (4e6 - fair)).abs() < 2.0, "{case}: {}", run.flow("tcp"));
+        // The rate of the group is the mean over time, in which each second has the mean of its members.
+        let nodes = lab::text(&run, "rates", "node");
+        let rates = lab::real(&run, "rates", "throughput_bps");
+        let of =
+            |name: &str| nodes.iter().zip(&rates).filter(|row| row.0 == name).map(|row| *row.1).collect::<Vec<_>>();
+        let (fast, slow) = (of("fast"), of("slow"));
+        let rate: f64 = fast.iter().zip(&slow).map(|(a, b)| if b.is_nan() { *a } else { (a + b) / 2.0 }).sum::<f64>();
+        between(of_fair(&run, "group") * fair / (rate / 20.0), 0.999, 1.001);
+    }
 }

@@ -139,8 +139,8 @@ impl VideoSink {
 }
 
 impl Recorded for VideoSink {
-    fn was_member(&self, at: Time) -> bool {
-        self.stayed(at)
+    fn stays(&self) -> &[(Time, Time)] {
+        &self.stays
     }
 
     fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
@@ -222,11 +222,12 @@ impl VideoSink {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
-        // Count only frames that were ready at `since` or later, and while the sink was a member.
+        let counted = self.counted(sent, &fates);
+        // Count only frames that were ready at `since` or later.
         let judged = |since: Time| {
             let of = |n: &usize| {
                 let frame = &sent.frames[*n];
-                frame.ready >= since && self.stayed(frame.ready) && !frame.is_gap()
+                frame.ready >= since && counted[*n] && !frame.is_gap()
             };
             (0..fates.len()).filter(of).collect::<Vec<usize>>()
         };
