@@ -435,7 +435,14 @@ HEARD: dict[str, Any] = {
     [
         ({}, []),
         ({"still_s": 2.0}, []),
-        ({"still_s": 12.0}, ["the picture has been frozen for 12 s: no frame arrived complete"]),
+        ({"still_s": 12.0}, ["the picture has been frozen for 12 s: no frame arrived that can be decoded"]),
+        (
+            {"still_s": 12.0, "frames": {"whole": 0, "damaged": 0, "missing": 0, "undecodable": 97}},
+            [
+                "the picture has been frozen for 12 s: no key frame has arrived yet; the sender should send one at "
+                "least every few seconds"
+            ],
+        ),
         ({"still_s": 12.0, "silent_s": 12.0}, ["no packet has arrived for 12 s"]),
         ({"still_s": None}, []),
         (

@@ -341,10 +341,18 @@ def receive_hints(status: Json, address: str) -> list[str]:
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"no packet has arrived for {status['silent_s']:.0f} s")
     elif status["still_s"] is not None and status["still_s"] > _STILL_S:
-        found.append(f"the picture has been frozen for {status['still_s']:.0f} s: no frame arrived complete")
+        found.append(
+            f"the picture has been frozen for {status['still_s']:.0f} s: {_undecoded(status['frames'])}"
+        )
     if status["overrun"]:
         found.append(f"{counted(status['overrun'], 'frame was', 'frames were')} not written in time")
     return [*found, *_unreadable(status), *status["odd"]]
+
+
+def _undecoded(frames: Json) -> str:
+    if frames["undecodable"] and not frames["whole"]:
+        return "no key frame has arrived yet; the sender should send one at least every few seconds"
+    return "no frame arrived that can be decoded"
 
 
 def _unreadable(status: Json) -> list[str]:
