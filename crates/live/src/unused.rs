@@ -171,15 +171,22 @@ const DTLS_MAJOR_VERSION: u8 = 254;
 /// The size of a transport stream packet, and its first byte (ISO/IEC 13818-1, section 2.4.3.2).
 const TS_PACKET: usize = 188;
 const TS_SYNC: u8 = 0x47;
-/// Minimum number of sync bytes in a datagram of a transport stream. Fewer may be a coincidence in an RTP payload.
-const TS_SYNCS: usize = 5;
+/// Minimum number of sync bytes in a datagram of a transport stream. In an RTP payload, fewer may be a coincidence.
+const TS_SYNCS: usize = 2;
+const TS_SYNCS_IN_RTP: usize = 5;
 
 /// Returns whether a datagram consists of transport stream packets, of which the first may be incomplete.
 fn is_mpeg_ts(bytes: &[u8]) -> bool {
-    let is_sync = |start: usize| bytes[start..].iter().step_by(TS_PACKET).all(|byte| *byte == TS_SYNC);
-    // In RTP, a transport stream begins behind the header.
-    let rtp = matches!(Protocol::of(bytes), Protocol::Rtp) && bytes[1] & 0x7f == TS_IN_RTP;
-    !rtp && bytes.len() > TS_SYNCS * TS_PACKET && (0..TS_PACKET).any(is_sync)
+    let like_rtp = matches!(Protocol::of(bytes), Protocol::Rtp);
+    // In RTP, a transport stream begins behind the header of 12 bytes.
+    if like_rtp && bytes[1] & 0x7f == TS_IN_RTP && bytes.get(12) == Some(&TS_SYNC) {
+        return false;
+    }
+    let least = if like_rtp { TS_SYNCS_IN_RTP } else { TS_SYNCS };
+    let syncs = |start: usize| bytes[start..].iter().step_by(TS_PACKET);
+    let starts = (0..TS_PACKET.min(bytes.len())).filter(|start| syncs(*start).len() >= least);
+    let whole = bytes.len().is_multiple_of(TS_PACKET) && !like_rtp;
+    starts.chain(whole.then_some(0)).any(|start| syncs(start).all(|byte| *byte == TS_SYNC))
 }
 
 /// The payload type of a transport stream in RTP (RFC 3551, section 6).
@@ -193,10 +200,14 @@ mod tests {
     proptest! {
         #[test]
         fn a_transport_stream_without_rtp_is_recognised_wherever_a_datagram_begins_in_it(
-            start in 0..TS_PACKET, len in TS_SYNCS * TS_PACKET + 1..1_473, noise in any::<[u8; 32]>(),
+            start in 0..TS_PACKET, len in TS_SYNCS_IN_RTP * TS_PACKET + 1..1_473, noise in any::<[u8; 32]>(),
         ) {
-            let stream: Vec<u8> = (0..2_000).map(|at| if at % TS_PACKET == 0 { TS_SYNC } else { noise[at % 31] }).collect();
+            let byte = |at: usize| if at.is_multiple_of(TS_PACKET) { TS_SYNC } else { noise[at % 31] };
+            let stream: Vec<u8> = (0..2_000).map(byte).collect();
+            // With a sync byte at offset 12, the bytes before may be an RTP header.
+            prop_assume!(start != TS_PACKET - 12);
             prop_assert_eq!(foreign(&stream[start..start + len]), Some(UnusedReason::MpegTs));
+            prop_assert_eq!(foreign(&stream[..TS_PACKET]), Some(UnusedReason::MpegTs));
             // An RTP packet that contains such packets is RTP.
             let rtp = [&[0x80, TS_IN_RTP, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9], &stream[..7 * TS_PACKET]].concat();
             prop_assert_eq!(foreign(&rtp), None);

@@ -116,7 +116,8 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         [
             f"{p['name']} sends RTCP, but no report on this stream: does it get any packets?"
             for p in peers
-            if p not in silent and not p["reports"]
+            # A receiver that has just joined may not have received a packet when it sends its first RTCP.
+            if p not in silent and not p["reports"] and p["known_s"] > _SILENT_S
         ],
         "more send RTCP, but no report on this stream",
     )
@@ -356,7 +357,8 @@ def _undecoded(frames: Json) -> str:
 
 
 def _unreadable(status: Json) -> list[str]:
-    if not status["unreadable"]:
+    # The short datagrams of a transport stream do not show what they are.
+    if not status["unreadable"] or status.get("unused", {}).get("mpeg_ts"):
         return []
     why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
     return [f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}"]
