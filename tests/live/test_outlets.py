@@ -270,6 +270,19 @@ def test_a_reader_that_goes_on_with_its_request_for_ever_is_closed(monkeypatch: 
         until(lambda: answers(port), "nobody else is answered")
 
 
+def test_the_event_of_an_ignored_receiver_has_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    with Outlets(Options(events=path), "send", "a") as seen:
+        seen.look(status([peer(1), peer(2, aside="it does not show that it receives the stream")]))
+        seen.look(status([peer(1, aside="excluded"), peer(2)], at_s=11.0))
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    reasons = [(event["event"], event.get("why")) for event in events if event.get("receiver")]
+    assert reasons == [
+        ("join", None), ("aside", "it does not show that it receives the stream"), ("aside", "excluded"),
+        ("heard again", None),
+    ]  # fmt: skip
+
+
 def test_made_up_receivers_fill_neither_labels_nor_files(tmp_path: Path) -> None:
     (port,) = ports(1)
     files = {"status": str(tmp_path / "status"), "events": tmp_path / "events"}

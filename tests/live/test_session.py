@@ -388,11 +388,14 @@ def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(
 ) -> None:
     def status(ghosts: int) -> dict[str, Any]:
         ghost = {**STATUS["peers"][0], "silent_s": 9.0}
-        mute = {**STATUS["peers"][1], "reports": 0}
+        mute = {**STATUS["peers"][1], "reports": 0, "known_s": 9.0}
         peers = [{**ghost, "name": f"evil{n}"} for n in range(ghosts)] + [{**mute, "name": "m"}] * ghosts
         return {**STATUS, "left_out": 0, "peers": peers}
 
     told = view.hints(status(200), "10.0.0.9:5004", 5005)
+    # A receiver that has just joined is not expected to have reported on the stream.
+    joined = {**STATUS["peers"][1], "reports": 0, "known_s": 1.0}
+    assert view.hints({**status(0), "peers": [joined]}, "10.0.0.9:5004", 5005) == []
     assert len(told) == 8
     assert "(evil2)" in told[2]
     assert told[3] == "197 more receivers are silent"
@@ -435,7 +438,14 @@ HEARD: dict[str, Any] = {
     [
         ({}, []),
         ({"still_s": 2.0}, []),
-        ({"still_s": 12.0}, ["the picture has been frozen for 12 s: no frame arrived complete"]),
+        ({"still_s": 12.0}, ["the picture has been frozen for 12 s: no frame arrived that can be decoded"]),
+        (
+            {"still_s": 12.0, "frames": {"whole": 0, "damaged": 0, "missing": 0, "undecodable": 97}},
+            [
+                "the picture has been frozen for 12 s: no key frame has arrived yet; the sender should send one at "
+                "least every few seconds"
+            ],
+        ),
         ({"still_s": 12.0, "silent_s": 12.0}, ["no packet has arrived for 12 s"]),
         ({"still_s": None}, []),
         (
@@ -449,6 +459,11 @@ HEARD: dict[str, Any] = {
             ],
         ),
         ({"odd": ["3 keep-alives came"]}, ["3 keep-alives came"]),
+        (
+            {"unreadable": 3, "unused": {"not_rtp": 3}},
+            ["3 datagrams could not be read: is the stream encrypted?"],
+        ),
+        ({"unreadable": 3, "unused": {"not_rtp": 3, "mpeg_ts": 90}}, []),
     ],
 )
 def test_a_receivers_view_says_that_the_picture_stands_still_and_who_else_sends(

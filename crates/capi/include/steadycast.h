@@ -372,6 +372,9 @@ int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 
 // Reads the decision into `decision`, whose `size` the caller has set.
 //
+// Read it after each `steadycast_sent` and each `steadycast_feedback`: the pacing rate and the window may change with
+// each packet.
+//
 // # Safety
 // `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
 // null or points to a struct of its type.

@@ -531,6 +531,9 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
 
 /// Reads the decision into `decision`, whose `size` the caller has set.
 ///
+/// Read it after each `steadycast_sent` and each `steadycast_feedback`: the pacing rate and the window may change with
+/// each packet.
+///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
 /// null or points to a struct of its type.
@@ -559,7 +562,7 @@ unsafe fn read_decision<H: Handle>(
     }
     let tell = |own: &mut H| {
         let (wanted, packet) = read(own);
-        let window = wanted.window.map(|window| match window {
+        let window = wanted.window.filter(|window| *window != Window::UNLIMITED).map(|window| match window {
             Window::Packets(packets) => u64::from(packets) * packet,
             Window::Bytes(bytes) => bytes.get(),
         });

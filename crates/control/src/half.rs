@@ -183,6 +183,9 @@ pub enum Window {
 }
 
 impl Window {
+    /// A window that never limits the sender. With a window, a session reads the decision after each packet.
+    pub const UNLIMITED: Self = Self::Packets(u32::MAX);
+
     /// Returns whether the window is zero, so that nothing may be sent.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Packets(0) | Self::Bytes(Bytes::ZERO))

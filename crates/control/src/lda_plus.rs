@@ -252,9 +252,8 @@ impl SenderHalf for Sender {
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // This window never limits the sender. It is set because the session then reads the decision after each
-            // packet.
-            window: Some(Window::Packets(u32::MAX)),
+            // The pacing rate differs between the packets of a pair, so the session has to read it after each packet.
+            window: Some(Window::UNLIMITED),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
                 loss: self.loss,

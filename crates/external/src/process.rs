@@ -19,7 +19,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Why there is no answer to a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
-    Timeout,
+    /// The process has not written a whole line in time. The bytes are the part of a line that it has written.
+    Timeout(Vec<u8>),
     /// The process wrote this line although it was not asked to.
     Unsolicited(Vec<u8>),
     TooLong,
@@ -105,7 +106,7 @@ impl Process {
                 return Err(ExchangeError::Closed(self.ending()));
             }
             if !self.wait(rest.is_empty(), until) {
-                return Err(ExchangeError::Timeout);
+                return Err(ExchangeError::Timeout(std::mem::take(&mut self.buffer)));
             }
             // Read even after the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();

@@ -144,13 +144,15 @@ impl Source {
 
     fn missing_answer(&self, error: ExchangeError, at: Moment, kind: &str) -> Fault {
         match error {
-            ExchangeError::Timeout => {
+            ExchangeError::Timeout(part) => {
                 let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
-                let timeout = timeout.as_secs_f64();
-                self.wrong(
-                    format!("{at} it did not answer \"{kind}\" in {timeout} s"),
-                    "flush after each line, and read without waiting for a full buffer (mawk: -W interactive)",
-                )
+                let problem = format!("{at} it did not answer \"{kind}\" in {} s", timeout.as_secs_f64());
+                if !part.is_empty() {
+                    let problem = format!("{problem}: it wrote {} without an end of line", text(&part));
+                    return self.wrong(problem, "end each answer with \"\\n\", then flush");
+                }
+                let remedy = "flush after each line, and read without waiting for a full buffer (mawk: -W interactive)";
+                self.wrong(problem, remedy)
             }
             ExchangeError::Unsolicited(line) => self.wrong(
                 format!("{at} it had written a line more than it was asked for: {}", text(&line)),

@@ -499,7 +499,8 @@ impl Session {
             warnings.push(format!("{what} arrived at {}", self.options.description.address));
         }
         let (unreadable, keyed) = (unused.unreadable(), self.options.key.is_some());
-        if unreadable > 0 {
+        // The short datagrams of a transport stream do not show what they are.
+        if unreadable > 0 && unused.counts.get(UnusedReason::MpegTs) == 0 {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }

@@ -662,8 +662,8 @@ impl Session {
                 json!({
                     "ssrc": ssrc, "name": p.cname, "address": p.address.to_string(), "ours": p.ours, "left": p.left,
                     "aside": aside.get(&ssrc).copied().or_else(|| source.session()?.doubt(ssrc)),
-                    "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
-                    "implausible": p.implausible,
+                    "known_s": now.since(p.first).as_secs_f64(), "silent_s": now.since(p.last).as_secs_f64(),
+                    "reports": p.reports, "packets": p.packets, "implausible": p.implausible,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
                     "loss_frac": p.block.map(|b| f64::from(b.block.fraction) / 256.0),
                     "jitter_ms": p.block.map(|b| f64::from(b.block.jitter) / 90.0),

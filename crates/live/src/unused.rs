@@ -66,6 +66,11 @@ impl Unused {
                     "{} came: the sender uses DTLS, which is not supported here: share a key file",
                     noun("DTLS record")
                 ),
+                UnusedReason::MpegTs => format!(
+                    "{} came: an MPEG transport stream without RTP, which is not supported here: have the sender send \
+                     the video alone by RTP (ffmpeg: -an -f rtp rtp://…)",
+                    noun("datagram")
+                ),
                 UnusedReason::KeepAlive => {
                     format!("{} came: such datagrams keep a NAT binding open, and carry no media", noun("keep-alive"))
                 }
@@ -150,9 +155,76 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
         // A datagram of less than 4 bytes is a keep-alive, because RTP, RTCP, STUN and DTLS all have longer headers.
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),
-        Protocol::Stun => Some(UnusedReason::Stun),
-        Protocol::Dtls => Some(UnusedReason::Dtls),
+        // A datagram may begin anywhere in a transport stream, so its first byte may be that of any protocol.
+        _ if is_mpeg_ts(bytes) => Some(UnusedReason::MpegTs),
+        Protocol::Stun if bytes.get(4..8) == Some(&STUN_COOKIE) => Some(UnusedReason::Stun),
+        Protocol::Dtls if bytes[1] == DTLS_MAJOR_VERSION => Some(UnusedReason::Dtls),
         Protocol::Rtp => None,
-        Protocol::Other => Some(UnusedReason::NotRtp),
+        Protocol::Stun | Protocol::Dtls | Protocol::Other => Some(UnusedReason::NotRtp),
+    }
+}
+
+/// The magic cookie of a STUN message (RFC 8489, section 5).
+const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+/// The first byte of the version in a DTLS record (RFC 9147, section 4).
+const DTLS_MAJOR_VERSION: u8 = 254;
+/// The size of a transport stream packet, and its first byte (ISO/IEC 13818-1, section 2.4.3.2).
+const TS_PACKET: usize = 188;
+const TS_SYNC: u8 = 0x47;
+/// Minimum number of sync bytes in a datagram of a transport stream. In an RTP payload, fewer may be a coincidence.
+const TS_SYNCS: usize = 2;
+const TS_SYNCS_IN_RTP: usize = 5;
+
+/// Returns whether a datagram consists of transport stream packets, of which the first may be incomplete.
+fn is_mpeg_ts(bytes: &[u8]) -> bool {
+    let like_rtp = matches!(Protocol::of(bytes), Protocol::Rtp);
+    // In RTP, a transport stream begins behind the header of 12 bytes.
+    if like_rtp && bytes[1] & 0x7f == TS_IN_RTP && bytes.get(12) == Some(&TS_SYNC) {
+        return false;
+    }
+    let least = if like_rtp { TS_SYNCS_IN_RTP } else { TS_SYNCS };
+    let syncs = |start: usize| bytes[start..].iter().step_by(TS_PACKET);
+    let starts = (0..TS_PACKET.min(bytes.len())).filter(|start| syncs(*start).len() >= least);
+    let whole = bytes.len().is_multiple_of(TS_PACKET) && !like_rtp;
+    starts.chain(whole.then_some(0)).any(|start| syncs(start).all(|byte| *byte == TS_SYNC))
+}
+
+/// The payload type of a transport stream in RTP (RFC 3551, section 6).
+const TS_IN_RTP: u8 = 33;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_transport_stream_without_rtp_is_recognised_wherever_a_datagram_begins_in_it(
+            start in 0..TS_PACKET, len in TS_SYNCS_IN_RTP * TS_PACKET + 1..1_473, noise in any::<[u8; 32]>(),
+        ) {
+            let byte = |at: usize| if at.is_multiple_of(TS_PACKET) { TS_SYNC } else { noise[at % 31] };
+            let stream: Vec<u8> = (0..2_000).map(byte).collect();
+            // With a sync byte at offset 12, the bytes before may be an RTP header.
+            prop_assume!(start != TS_PACKET - 12);
+            prop_assert_eq!(foreign(&stream[start..start + len]), Some(UnusedReason::MpegTs));
+            prop_assert_eq!(foreign(&stream[..TS_PACKET]), Some(UnusedReason::MpegTs));
+            // An RTP packet that contains such packets is RTP.
+            let rtp = [&[0x80, TS_IN_RTP, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9], &stream[..7 * TS_PACKET]].concat();
+            prop_assert_eq!(foreign(&rtp), None);
+        }
+
+        #[test]
+        fn only_a_message_with_the_magic_cookie_is_stun_and_only_a_record_with_a_version_is_dtls(
+            bytes in prop::collection::vec(any::<u8>(), 8..200), first in prop_oneof![0u8..4, 20u8..64], whole: bool,
+        ) {
+            let mut bytes = bytes;
+            bytes[0] = first;
+            (bytes[1], bytes[4]) = if whole { (254, 0x21) } else { (bytes[1] & 0x7f, bytes[4] | 0x80) };
+            if whole {
+                bytes[4..8].copy_from_slice(&STUN_COOKIE);
+            }
+            let kind = if first < 4 { UnusedReason::Stun } else { UnusedReason::Dtls };
+            prop_assert_eq!(foreign(&bytes), Some(if whole { kind } else { UnusedReason::NotRtp }));
+        }
     }
 }

@@ -303,6 +303,11 @@ impl Reception {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
+    /// Returns the LSR of the next report block. Returns `None` before the first sender report.
+    pub fn lsr(&self) -> Option<u32> {
+        self.sender_report.map(|(_, middle)| middle)
+    }
+
     /// Returns a report block that covers the time since the previous report block. Returns `None` before the first
     /// packet.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {

@@ -21,7 +21,7 @@ use steadycast_rtcp::{Arrived, Expiry, Origin, Reception, SourceStatus};
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Time, sums};
 use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::ntp::NtpEpoch;
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse};
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReportBlock};
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 use succession::OtherSource;
@@ -103,7 +103,7 @@ pub struct Receiver {
     presence: Option<PresenceTimer>,
     /// The rates of the simulcast's groups, in ascending order.
     siblings: Vec<Rate>,
-    /// Whether reports are sent during a pause of the media.
+    /// Whether reports are sent that the controller does not schedule ([`Receiver::answering`]).
     sends_keepalives: bool,
     last_report: Option<Time>,
     reporter: Option<Box<Reporter>>,
@@ -217,9 +217,38 @@ const KEEPALIVE_DELAY: Span = Span::millis(500);
 /// The subtype of an empty APP packet. The packet shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
+/// The LSRs that the reports to a sender have repeated.
+#[derive(Clone, Copy, Debug, Default)]
+enum RepeatedLsrs {
+    #[default]
+    None,
+    One(u32),
+    Two,
+}
+
+impl RepeatedLsrs {
+    fn add(&mut self, lsr: u32) {
+        *self = match *self {
+            _ if !self.lacks(lsr) => return,
+            Self::None => Self::One(lsr),
+            Self::One(_) | Self::Two => Self::Two,
+        };
+    }
+
+    /// Returns whether fewer than two LSRs have been repeated, and not this one.
+    fn lacks(self, lsr: u32) -> bool {
+        match self {
+            Self::None => lsr != 0,
+            Self::One(first) => lsr != 0 && lsr != first,
+            Self::Two => false,
+        }
+    }
+}
+
 struct Stream {
     ssrc: u32,
     reception: Reception,
+    repeated: RepeatedLsrs,
     /// The number that is added to sequence numbers of the source. With it, the session's sequence numbers continue
     /// after a change of the SSRC.
     ahead: i64,
@@ -289,8 +318,8 @@ impl Receiver {
         }
     }
 
-    /// Makes the receiver send an empty report during a pause of the media, because some senders stop until they get a
-    /// report.
+    /// Makes the receiver send reports that its controller does not schedule: during a pause of the media, because some
+    /// senders stop until they get a report, and at the start of a session with a group ([`Self::proof_wake`]).
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
@@ -1018,6 +1047,9 @@ impl Receiver {
         if self.keepalive_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
             return Output::Rtcp(self.encode_keepalive(now));
         }
+        if self.proof_wake().is_some_and(|wake| wake.at <= now) && self.participant.rtcp_due(now) {
+            return Output::Rtcp(self.encode_plain_report(now));
+        }
         self.wait_until_due(now)
     }
 
@@ -1028,10 +1060,9 @@ impl Receiver {
             Due::Hold => None,
         };
         let asks = self.asks_at().map(|at| Wake { at, why: "packets are missing" });
-        let soonest = [due, self.half.wake(), self.presence_wake(), self.keepalive_wake(), self.feedback_due(), asks]
-            .into_iter()
-            .flatten()
-            .min_by_key(|w| w.at);
+        let quiet = [self.presence_wake(), self.keepalive_wake(), self.proof_wake()];
+        let soonest =
+            [due, self.half.wake(), self.feedback_due(), asks].into_iter().chain(quiet).flatten().min_by_key(|w| w.at);
         // Always wait for at least 1 ns. With a time in the past, the driver would poll without end.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
@@ -1253,8 +1284,24 @@ impl Receiver {
         if let Some(presence) = &mut self.presence {
             presence.on_report_sent(now);
         }
+        self.encode_plain_report(now)
+    }
+
+    fn encode_plain_report(&mut self, now: Time) -> Vec<u8> {
         let packets = vec![self.receiver_report(now), self.participant.sdes()];
         self.participant.encode(now, packets)
+    }
+
+    /// Returns when a report without feedback is due in a group.
+    ///
+    /// A sender uses a member's reports only after two of them have repeated the LSRs of different sender reports. A
+    /// controller that schedules its own reports may need many seconds for two reports, in which the sender's
+    /// controller has no feedback.
+    fn proof_wake(&self) -> Option<Wake> {
+        let proves = self.sends_keepalives && self.participant.is_group();
+        let stream = self.stream.as_ref().filter(|s| proves && !s.ended)?;
+        let lacks = stream.reception.lsr().is_some_and(|lsr| stream.repeated.lacks(lsr));
+        lacks.then(|| Wake { at: self.participant.timer.next(), why: "first reports" })
     }
 
     /// Returns when the report for a pause of the media is due. It is due some time after the last packet, if no report
@@ -1274,7 +1321,7 @@ impl Receiver {
     }
 
     fn receiver_report(&mut self, now: Time) -> Packet {
-        let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
+        let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.report_block(now));
         // Add a block for the audio stream.
         let audio = self.audio.as_mut().filter(|_| block.is_some()).and_then(|audio| audio.report_block(now));
         let blocks = block.into_iter().chain(audio).collect();
@@ -1305,6 +1352,7 @@ impl Stream {
         Self {
             ssrc: header.ssrc,
             reception: Reception::new(header.ssrc, CLOCK_RATE),
+            repeated: RepeatedLsrs::default(),
             ahead,
             heard: now,
             spoke: now,
@@ -1321,6 +1369,12 @@ impl Stream {
             after_marker: true,
             marks: false,
         }
+    }
+
+    fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
+        let block = self.reception.report_block(now)?;
+        self.repeated.add(block.lsr);
+        Some(block)
     }
 
     /// Updates the maximum interval between frames. The maximum decays by an eighth per frame.

@@ -32,6 +32,8 @@ reasons! {
     Stun = "stun",
     /// A DTLS record.
     Dtls = "dtls",
+    /// An MPEG transport stream without RTP.
+    MpegTs = "mpeg_ts",
     /// The datagram uses another protocol or another version of RTP.
     NotRtp = "not_rtp",
     /// The packet's headers do not conform to the RTP or RTCP format.

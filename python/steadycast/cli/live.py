@@ -312,7 +312,9 @@ def receive(
     give_up: Annotated[
         str,
         option(
-            "--give-up SPAN", "End the session if nothing arrives for this time; with never, it does not end."
+            "--give-up SPAN",
+            "End the session if its sender is silent for this time. Before the first packet, and with never, the "
+            "receiver waits without end.",
         ),
     ] = "30s",
     metrics: Metrics = None,

@@ -425,7 +425,7 @@ class _Events:
         for ssrc in changed[:PEERS]:
             kind, named = known[ssrc]
             what = kind if kind in ("left", "aside") else "heard again" if ssrc in self._peers else "join"
-            yield {"event": what, **named}
+            yield {"event": what, **named, **({"why": peers[ssrc]["aside"]} if what == "aside" else {})}
         for ssrc in gone[:PEERS]:
             yield {"event": "forgotten", **self._peers[ssrc][1]}
         more = max(len(changed) - PEERS, 0) + max(len(gone) - PEERS, 0)

@@ -585,7 +585,7 @@ def contain(
         with files.whole(out, remedy) as new, raw.open("rb") as source:
             growing = Growing(new, container, codec, head)
             if not growing.begin(source):
-                raise ValueError("no frame says what the stream is")
+                raise ValueError("no key frame arrived, and only key frames have the headers that it needs")
             # Leave out the frames before the first key frame, because they can't be decoded.
             keys = (
                 n

@@ -116,7 +116,8 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         [
             f"{p['name']} sends RTCP, but no report on this stream: does it get any packets?"
             for p in peers
-            if p not in silent and not p["reports"]
+            # A receiver that has just joined may not have received a packet when it sends its first RTCP.
+            if p not in silent and not p["reports"] and p["known_s"] > _SILENT_S
         ],
         "more send RTCP, but no report on this stream",
     )
@@ -341,14 +342,23 @@ def receive_hints(status: Json, address: str) -> list[str]:
     elif status["silent_s"] is not None and status["silent_s"] > 2:
         found.append(f"no packet has arrived for {status['silent_s']:.0f} s")
     elif status["still_s"] is not None and status["still_s"] > _STILL_S:
-        found.append(f"the picture has been frozen for {status['still_s']:.0f} s: no frame arrived complete")
+        found.append(
+            f"the picture has been frozen for {status['still_s']:.0f} s: {_undecoded(status['frames'])}"
+        )
     if status["overrun"]:
         found.append(f"{counted(status['overrun'], 'frame was', 'frames were')} not written in time")
     return [*found, *_unreadable(status), *status["odd"]]
 
 
+def _undecoded(frames: Json) -> str:
+    if frames["undecodable"] and not frames["whole"]:
+        return "no key frame has arrived yet; the sender should send one at least every few seconds"
+    return "no frame arrived that can be decoded"
+
+
 def _unreadable(status: Json) -> list[str]:
-    if not status["unreadable"]:
+    # The short datagrams of a transport stream do not show what they are.
+    if not status["unreadable"] or status.get("unused", {}).get("mpeg_ts"):
         return []
     why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
     return [f"{counted(status['unreadable'], 'datagram', 'datagrams')} could not be read: {why}"]

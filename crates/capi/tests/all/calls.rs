@@ -107,6 +107,19 @@ fn a_wrong_call_answers_a_code_and_changes_nothing() {
 }
 
 #[test]
+fn a_controller_that_never_limits_the_bytes_in_flight_has_no_window() {
+    for (controller, limited) in [("tfrc", false), ("lda-plus", false), ("scream", true), ("pgmcc", true)] {
+        let (own, mut decision) = (made(controller, "{}"), unread());
+        // SAFETY: each pointer is of this frame, and the handle is freed last.
+        unsafe {
+            assert_eq!(steadycast_decision(own, &mut decision), STEADYCAST_OK);
+            assert_eq!(decision.window_bytes != -1, limited, "{controller}");
+            steadycast_free(own);
+        }
+    }
+}
+
+#[test]
 fn the_names_of_all_controllers_can_be_read_in_any_room() {
     // SAFETY: the array has the capacity that is passed.
     let needed = unsafe { steadycast_controllers(ptr::null_mut(), 0) };

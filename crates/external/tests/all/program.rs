@@ -141,6 +141,8 @@ fn who_does_not_answer_in_time_is_told_so_with_the_limit_of_what_was_asked() {
     let (short, long) = (Duration::from_millis(60), Duration::from_secs(600));
     let first = fault_within(Timeouts { start: short, answer: long }, "exec sleep 600");
     assert_eq!(first, "at its flow's start it did not answer \"hello\" in 0.06 s");
+    let part = fault_within(Timeouts { start: short, answer: long }, "read -r _; printf '{\"v\":1}'; exec sleep 600");
+    assert_eq!(part, format!("{first}: it wrote {{\"v\":1}} without an end of line"));
     let later = fault_within(Timeouts { start: long, answer: short }, &format!("{HELLO}exec sleep 600"));
     assert_eq!(later, "at its flow's start it did not answer \"setup\" in 0.06 s");
 }

@@ -500,3 +500,14 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn a_group_reaches_its_rate_within_five_seconds_after_its_receivers_have_joined_with_each_controller() {
+    for controller in ["asmp", "tfmcc", "pgmcc", "lda-plus"] {
+        for (receivers, join) in [(2, 0), (8, 0), (2, 2_500), (8, 2_500)] {
+            let case = Case { join: at(join), ..Case::of(controller, receivers) };
+            let seen = run(&case, 10, &mut nobody);
+            assert!(seen.doubted.is_empty() && seen.mean(7, 10) > 900, "{case:?}: {seen:?}");
+        }
+    }
+}
