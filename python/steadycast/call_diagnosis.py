@@ -314,13 +314,16 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures. Return an empty text if that explains at most half of the pauses."""
+    """Say how long the picture paused, and whether the sender sent no pictures. Return an empty text for short pauses.
+
+    A short pause is mentioned only if the sender sent no pictures in it.
+    """
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
-    if not paused or 2 * unsent <= paused:
-        return ""
-    sent = f"the sender sent no picture for {say.seconds(min(unsent, paused))}"
-    return f"; the picture paused for {say.seconds(paused)} in total, of which {sent}"
+    said = f"; the picture paused for {say.seconds(paused)} in total"
+    if paused and 2 * unsent > paused:
+        return f"{said}, of which the sender sent no picture for {say.seconds(min(unsent, paused))}"
+    return f"{said}, and nothing recorded shows why" if paused - unsent >= INTERRUPTED_S else ""
 
 
 def _averaged(

@@ -675,6 +675,30 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
     assert "paused" not in call_diagnosis.sentence(told), "the network made up for it"
 
 
+@pytest.mark.parametrize("seed", range(9))
+def test_pictures_that_are_missing_as_a_whole_were_sent_unless_too_few_packets_are_missing(seed: int) -> None:
+    chance = random.Random(seed)
+    first, count, kind = (
+        chance.randrange(100, 300),
+        chance.randrange(60, 200),
+        ("lost", "unknown", "paused")[seed % 3],
+    )
+    kept = [k for k in range(600) if not first <= k < first + count]
+    frames: list[list[float | None]] = [[k / 30, k / 30 + 0.05, 2e3, 3000 * k] for k in kept]
+    packets = 1 if kind == "paused" else count * chance.randrange(1, 5)
+    missing = [(first, packets, packets if kind != "unknown" else 0)]
+    found = call._frames(frames, call.Asked([], 1e6), missing)
+    assert found is not None
+    assert found["all"] == (600 if kind == "lost" else len(kept))
+    assert found["paused_s"] == pytest.approx((count + 1) / 30)
+    assert found["unsent_s"] == pytest.approx((count + 1) / 30 if kind == "paused" else 0, abs=0.1)
+    seen: dict[str, Any] = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
+    bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}})
+    assert ("the sender sent no picture for" in said) == (kind == "paused")
+    assert ("in total, and nothing recorded shows why" in said) == (kind != "paused")
+
+
 def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:
     # 21 s of Chromium 156 over a link of 1.8 and then 0.8 Mb/s. The bound comes from a specification.
     read = call.read(SENDER.with_name("bottleneck.log"), controllers=[])
