@@ -303,6 +303,17 @@ def _nothing(calls: Sequence[Stats]) -> str:
         return "its statistics have no times (timestamp), so that no rate is known"
     if not kinds:
         return "it has no statistics in the form of getStats, each with an id, a type and a timestamp"
+    counters = {counter for _, counter in _WAYS.values()}
+    foreign = sorted(
+        metric
+        for stats in calls
+        for _, metric in stats.series
+        if metric not in counters and metric.replace("_", "").lower() in {each.lower() for each in counters}
+    )
+    if foreign:
+        return (
+            f"its counters have other names than those of getStats, for example {foreign[0]}: it is not read"
+        )
     if listed := ", ".join(sorted(kinds - {""})[:6]):
         return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
     return "it has no statistics of RTP streams over two seconds or more"

@@ -1089,3 +1089,17 @@ def test_a_note_names_streams_without_a_count_of_losses(tmp_path: Path) -> None:
     assert any("for 1 of its 2 streams nothing in it counts losses" in note for note in notes)
     notes = read_series(tmp_path, series("sender", [100] * 30, [2] * 30))["seen"]["notes"]
     assert not any("streams nothing in it counts" in note for note in notes)
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize("form", ["bytes_{}", "Bytes{}", "BYTES_{}"])
+def test_counters_with_other_names_are_the_reason_of_the_refusal(
+    tmp_path: Path, side: str, form: str
+) -> None:
+    way = {"sender": "sent", "receiver": "received"}[side]
+    name = form.format(way.capitalize() if form == "Bytes{}" else way.upper() if form.isupper() else way)
+    reports = series(side, [100] * 30, [0] * 30)
+    for report in reports:
+        report[0][name] = report[0].pop(f"bytes{way.capitalize()}")
+    with pytest.raises(UserError, match=f"have other names than those of getStats, for example {name}"):
+        read_series(tmp_path, reports)
