@@ -238,7 +238,9 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     if path["verdict"] == "shared":
         return "other traffic filled the queue, or the link's rate or the delay after it changes all the time"
     sent = middle(each["sent_bps"] for each in part)
-    if path["verdict"] == "unseen":
+    # If no train shows the capacity, nothing shows that the queue had only packets of the call.
+    is_own_unknown = path["verdict"] == "jittered" and path.get("known_frac") == 0 and not overfilled
+    if path["verdict"] == "unseen" or is_own_unknown:
         return (
             f"there was a standing queue, and it is unknown whether the call's {say.rate(sent)} or other traffic "
             "filled it"

@@ -496,6 +496,19 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
+@pytest.mark.parametrize("known_frac", [0.0, 0.3])
+@pytest.mark.parametrize("delay_ms", [60.0, 300.0])
+def test_a_queue_without_any_known_capacity_is_not_the_call_s_own(delay_ms: float, known_frac: float) -> None:
+    bins = [part(None, went=1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(60)]
+    for each in bins[30:50]:
+        each |= {"delay_ms": delay_ms, "lost": 1}
+    path = {"shared": None, "verdict": "jittered", "drift_ppm": 0.0, "queue": {"bytes": 9000, "full": False}}
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    read = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": path | {"known_frac": known_frac}}
+    said = call_diagnosis.sentence(read)
+    assert ("it is unknown whether the call's" in said) == (known_frac == 0), said
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_logged_estimate_counts_for_the_time_that_it_holds(seed: int) -> None:
     chance = random.Random(seed)
