@@ -128,7 +128,8 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     seen = {key: raw.pop(key) for key in _SEEN}
     opened = raw.pop("open")
     seen |= _seen(bins, BIN_S)
-    seen["frames"] = _frames(raw.pop("frames"), Asked.of(seen, opened, replay.sustained(bins)))
+    asked = Asked.of(seen, opened, replay.sustained(bins))
+    seen["frames"] = _frames(raw.pop("frames"), asked, raw.pop("frame_gaps"))
     is_shared = raw["verdict"] == "shared"
     if beside and not is_shared:
         seen["notes"].append("no other traffic was detected in the call's queue, so --beside was ignored")
@@ -248,12 +249,16 @@ class Asked:
         return self.rates[k - 1][1] if k else None
 
 
-def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
+def _frames(
+    frames: list[list[float | None]], asked: Asked, missing: Sequence[tuple[int, int, int]] = ()
+) -> Json | None:
     """Count all frames, the frames that are complete without retransmission, and the gaps between arrivals.
 
     Args:
         frames: for each frame, the sending and arrival time in s, the size in bytes, and the RTP time stamp in ticks.
         asked: the encoder's target rate.
+        missing: for each frame before which packets are missing in the recording, the frame's index, the number of
+            these packets, and how many of them were lost.
 
     """
     came = sorted(at for _, at, _, _ in frames if at is not None)
@@ -275,8 +280,19 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     early = sum(at < left[0] + asked.begun_s for at in left) if per_s else 0
     rates: list[float | None] = [START_BPS] * early
     rates += [asked.at(left[0] + (tick - ticks[0]) / (second or 1.0)) for tick in ticks[early:]]
+    # Frames whose packets are all missing show only in the RTP time stamps. The sender sent at most one such frame for
+    # each missing packet.
+    step = middle(gap for gap in made if gap > 0) or math.inf
+    absent = [max(round(gap / step) - 1, 0) for gap in made]
+    unsent = [1.0] * len(made)
+    lost = 0
+    for place, packets, lost_packets in missing:
+        if absent[place - 1]:
+            unsent[place - 1] = max(1 - packets / absent[place - 1], 0.0)
+            lost += absent[place - 1] if lost_packets >= absent[place - 1] else 0
+    waits = [b - a for a, b in pairwise(left)]
     return {
-        "all": len(frames),
+        "all": len(frames) + lost,
         "whole": len(came),
         "per_s": per_s,
         "sizes": _relative(sizes, rates, early, per_s or 1.0, asked),
@@ -285,7 +301,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
-        "unsent_s": sum(gap for gap in (b - a for a, b in pairwise(sorted(left))) if gap > least),
+        "unsent_s": sum(wait * part for wait, part in zip(waits, unsent, strict=True) if wait > least),
     }
 
 

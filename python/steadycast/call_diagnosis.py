@@ -238,7 +238,9 @@ def _why(call: Json, first: int, last: int, delay: float) -> str:
     if path["verdict"] == "shared":
         return "other traffic filled the queue, or the link's rate or the delay after it changes all the time"
     sent = middle(each["sent_bps"] for each in part)
-    if path["verdict"] == "unseen":
+    # If no train shows the capacity, nothing shows that the queue had only packets of the call.
+    is_own_unknown = path["verdict"] == "jittered" and path.get("known_frac") == 0 and not overfilled
+    if path["verdict"] == "unseen" or is_own_unknown:
         return (
             f"there was a standing queue, and it is unknown whether the call's {say.rate(sent)} or other traffic "
             "filled it"
@@ -314,13 +316,16 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures. Return an empty text if that explains at most half of the pauses."""
+    """Say how long the picture paused, and whether the sender sent no pictures. Return an empty text for short pauses.
+
+    A short pause is mentioned only if the sender sent no pictures in it.
+    """
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
-    if not paused or 2 * unsent <= paused:
-        return ""
-    sent = f"the sender sent no picture for {say.seconds(min(unsent, paused))}"
-    return f"; the picture paused for {say.seconds(paused)} in total, of which {sent}"
+    said = f"; the picture paused for {say.seconds(paused)} in total"
+    if paused and 2 * unsent > paused:
+        return f"{said}, of which the sender sent no picture for {say.seconds(min(unsent, paused))}"
+    return f"{said}, and nothing recorded shows why" if paused - unsent >= INTERRUPTED_S else ""
 
 
 def _averaged(

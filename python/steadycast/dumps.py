@@ -303,6 +303,17 @@ def _nothing(calls: Sequence[Stats]) -> str:
         return "its statistics have no times (timestamp), so that no rate is known"
     if not kinds:
         return "it has no statistics in the form of getStats, each with an id, a type and a timestamp"
+    counters = {counter for _, counter in _WAYS.values()}
+    foreign = sorted(
+        metric
+        for stats in calls
+        for _, metric in stats.series
+        if metric not in counters and metric.replace("_", "").lower() in {each.lower() for each in counters}
+    )
+    if foreign:
+        return (
+            f"its counters have other names than those of getStats, for example {foreign[0]}: it is not read"
+        )
     if listed := ", ".join(sorted(kinds - {""})[:6]):
         return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
     return "it has no statistics of RTP streams over two seconds or more"
@@ -418,13 +429,18 @@ def _new(dump: Any) -> list[Stats]:
     keyed = isinstance(dump, dict) and not _is_statistic(dump)
     outermost = dump.items() if keyed else [("", dump)]
     latest: dict[tuple[str, str], list[float]] = {}
-    for key, reports in outermost:
-        each = reports if isinstance(reports, list) else [reports]
-        for report in each:
+    listed = [
+        (key, report)
+        for key, reports in outermost
+        for report in (reports if isinstance(reports, list) else [reports])
+    ]
+    has_parts = any(_has_connections(_parts(report)) for _, report in listed)
+    for key, whole in listed:
+        for part, report in (_parts(whole) if has_parts else {"": whole}).items():
             statistics = list(_statistics(report, 0))
             numbers = _advancing(str(key), statistics, latest) or _occurrences(statistics)
             for number, statistic in zip(numbers, statistics, strict=True):
-                found.append((str(key), f" {number}" if number else "", statistic))
+                found.append((str(key), f"{part} {number}" if number else part, statistic))
     is_split = _is_split(found)
     calls: dict[str, Stats] = {}
     for key, again, statistic in found:
@@ -438,6 +454,28 @@ def _new(dump: Any) -> list[Stats]:
         for metric, value in statistic.items():
             stats.series.setdefault((owner, metric), []).append((at, value))
     return list(calls.values())
+
+
+def _parts(report: Any) -> dict[str, Any]:
+    """Return the parts of a report that is an object with several arrays or objects of statistics, by their keys."""
+    if not isinstance(report, dict) or _is_statistic(report):
+        return {"": report}
+    parts = {
+        str(key): value
+        for key, value in report.items()
+        if isinstance(value, dict | list) and not _is_statistic(value) and any(_statistics(value, 1))
+    }
+    return parts or {"": report}
+
+
+def _has_connections(parts: Mapping[str, Any]) -> bool:
+    """Whether the parts of a report belong to different connections: an id occurs in two of them at the same time."""
+    times: dict[str, list[float | None]] = {}
+    for part in parts.values():
+        of_part = {str(each["id"]): _time(each.get("timestamp")) for each in _statistics(part, 1)}
+        for owner, at in of_part.items():
+            times.setdefault(owner, []).append(at)
+    return any(len(each) > 1 and _moments(each) < 2 for each in times.values())
 
 
 def _occurrences(statistics: Sequence[Mapping[str, Any]]) -> list[int]:

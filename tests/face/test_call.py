@@ -496,6 +496,19 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
+@pytest.mark.parametrize("known_frac", [0.0, 0.3])
+@pytest.mark.parametrize("delay_ms", [60.0, 300.0])
+def test_a_queue_without_any_known_capacity_is_not_the_call_s_own(delay_ms: float, known_frac: float) -> None:
+    bins = [part(None, went=1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(60)]
+    for each in bins[30:50]:
+        each |= {"delay_ms": delay_ms, "lost": 1}
+    path = {"shared": None, "verdict": "jittered", "drift_ppm": 0.0, "queue": {"bytes": 9000, "full": False}}
+    seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    read = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": path | {"known_frac": known_frac}}
+    said = call_diagnosis.sentence(read)
+    assert ("it is unknown whether the call's" in said) == (known_frac == 0), said
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_logged_estimate_counts_for_the_time_that_it_holds(seed: int) -> None:
     chance = random.Random(seed)
@@ -673,6 +686,30 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
     assert ("the sender sent no picture for" in call_diagnosis.sentence(told)) == is_sender_s
     seen["frames"] = found | {"paused_s": 0.0, "unsent_s": chance.uniform(0.2, 1)}
     assert "paused" not in call_diagnosis.sentence(told), "the network made up for it"
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_pictures_that_are_missing_as_a_whole_were_sent_unless_too_few_packets_are_missing(seed: int) -> None:
+    chance = random.Random(seed)
+    first, count, kind = (
+        chance.randrange(100, 300),
+        chance.randrange(60, 200),
+        ("lost", "unknown", "paused")[seed % 3],
+    )
+    kept = [k for k in range(600) if not first <= k < first + count]
+    frames: list[list[float | None]] = [[k / 30, k / 30 + 0.05, 2e3, 3000 * k] for k in kept]
+    packets = 1 if kind == "paused" else count * chance.randrange(1, 5)
+    missing = [(first, packets, packets if kind != "unknown" else 0)]
+    found = call._frames(frames, call.Asked([], 1e6), missing)
+    assert found is not None
+    assert found["all"] == (600 if kind == "lost" else len(kept))
+    assert found["paused_s"] == pytest.approx((count + 1) / 30)
+    assert found["unsent_s"] == pytest.approx((count + 1) / 30 if kind == "paused" else 0, abs=0.1)
+    seen: dict[str, Any] = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
+    bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}})
+    assert ("the sender sent no picture for" in said) == (kind == "paused")
+    assert ("in total, and nothing recorded shows why" in said) == (kind != "paused")
 
 
 def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:

@@ -9,6 +9,7 @@ import itertools
 import random
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -343,3 +344,77 @@ def test_the_files_of_two_ends_in_one_local_network_are_read_in_their_order(
     seen = call.read(there, other=here, controllers=[])["seen"]
     assert seen["packets"] == len(sent)
     assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pictures_that_an_interruption_lost_are_counted_at_both_ends(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    begin, end, one_way_s = chance.uniform(3, 5), chance.uniform(6, 9), 0.03
+    sent = [
+        replace(one, arrived=None) if begin < one.left < end else one
+        for one in sent_over(chance.choice([0.3e6, 1e6]), 0.0, one_way_s)
+    ]
+    way = Way(side="receiver", reports="feedback")
+    ends = {"sender": one_way_s, "receiver": 0.0}
+    seen = {
+        side: call.read(captured(tmp_path / side, sent, way, one_way_s, before_s))["seen"]
+        for side, before_s in ends.items()
+    }
+    for each in seen.values():
+        # The last reports are missing, so the last pictures may be unknown.
+        assert each["frames"]["all"] == pytest.approx(SECONDS * 25, abs=2)
+        assert each["frames"]["unsent_s"] == 0
+        assert each["lost_frac"] == pytest.approx((end - begin) / SECONDS, abs=0.03)
+
+
+@pytest.mark.parametrize("is_one_host", [True, False])
+@pytest.mark.parametrize("place", ["sender", "receiver"])
+def test_stun_shows_the_end_of_a_capture_also_if_both_ends_have_one_address(
+    tmp_path: Path, place: str, is_one_host: bool
+) -> None:
+    one_way_s = 0.03
+    ends = ((1, 40_000), (1 if is_one_host else 9, 50_000))
+    found: list[tuple[float, bytes]] = []
+
+    def record(left: float, is_back: bool, payload: bytes) -> None:
+        is_here = is_back == (place == "receiver")
+        frame = between(payload, *(ends[::-1] if is_back else ends))
+        hosts = bytes([192, 0, 2, frame[29], 192, 0, 2, frame[33]])
+        frame = frame[:26] + hosts + frame[34:]
+        found.append((left + (0.0 if is_here else one_way_s), frame))
+
+    for one in sent_over(1e6, 0.0, one_way_s):
+        record(one.left, False, rtp(one, Way()))
+    for t, is_back in itertools.product(range(SECONDS), (False, True)):
+        # An end asks, and the other end answers half a millisecond after the request arrived.
+        for kind, answers, at in ((1, False, t + 0.4), (0x101, True, t + 0.4 + one_way_s + 0.0005)):
+            stun = struct.pack("!HHI", kind, 0, 0x2112A442) + bytes([t, is_back, *bytes(10)])
+            record(at, is_back != answers, stun)
+    file = written(tmp_path, Way(), sorted(found))
+    if place == "receiver":
+        notes = call.read(file)["seen"]["notes"]
+        assert not any("nothing in the capture shows where it was made" in note for note in notes)
+        return
+    with pytest.raises(UserError, match="it was recorded where packets left"):
+        call.read(file)
+
+
+@pytest.mark.parametrize("link_bps", [2.05e6, 2.1e6, 2.3e6])
+def test_the_known_part_of_the_capacity_counts_only_half_seconds_with_packets(
+    tmp_path: Path, link_bps: float
+) -> None:
+    one_way_s = 0.03
+    sent = sent_over(2e6, 0.0, one_way_s, link_bps=link_bps)
+    way = Way(side="sender", reports="feedback")
+    # The reports end before the packets, so nothing shows whether the last packets arrived.
+    end = SECONDS - 0.4
+    found = [
+        one
+        for one in recorded(sent, way, one_way_s, one_way_s, is_complete=True)
+        if one[0] < end or len(one[1]) > 600
+    ]
+    read = call.read(written(tmp_path, way, found))
+    active = [each for each in read["bins"] if each["packets"]]
+    assert any(each["capacity_bps"] for each in read["bins"] if not each["packets"])
+    known = sum(each["capacity_bps"] is not None for each in active)
+    assert read["path"]["known_frac"] == pytest.approx(known / len(active))

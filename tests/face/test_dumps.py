@@ -1089,3 +1089,46 @@ def test_a_note_names_streams_without_a_count_of_losses(tmp_path: Path) -> None:
     assert any("for 1 of its 2 streams nothing in it counts losses" in note for note in notes)
     notes = read_series(tmp_path, series("sender", [100] * 30, [2] * 30))["seen"]["notes"]
     assert not any("streams nothing in it counts" in note for note in notes)
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize("form", ["bytes_{}", "Bytes{}", "BYTES_{}"])
+def test_counters_with_other_names_are_the_reason_of_the_refusal(
+    tmp_path: Path, side: str, form: str
+) -> None:
+    way = {"sender": "sent", "receiver": "received"}[side]
+    name = form.format(way.capitalize() if form == "Bytes{}" else way.upper() if form.isupper() else way)
+    reports = series(side, [100] * 30, [0] * 30)
+    for report in reports:
+        report[0][name] = report[0].pop(f"bytes{way.capitalize()}")
+    with pytest.raises(UserError, match=f"have other names than those of getStats, for example {name}"):
+        read_series(tmp_path, reports)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_connections_that_a_record_has_under_different_keys_are_not_summed(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    rates, lost = [chance.randrange(50, 100), chance.randrange(150, 300)], [chance.randrange(1, 9), 0]
+    begins = chance.choice([0, 7])
+    ends = []
+    for k, (rate, gone) in enumerate(zip(rates, lost, strict=True)):
+        made = series("sender", [rate] * 60, [gone] * 60)
+        # The SSRCs differ, but each connection has a transport with the same id.
+        ends.append(
+            [
+                [one | {"id": f"{one['id']}{k}", "ssrc": k} for one in report]
+                + [{"id": "T01", "type": "transport", "timestamp": report[0]["timestamp"] + 3 * k}]
+                for report in made
+            ]
+        )
+    records = [
+        {"t": t, "first": [[one["id"], one] for one in a]} | ({"second": b} if t >= begins else {})
+        for t, (a, b) in enumerate(zip(*ends, strict=True))
+    ]
+    file = tmp_path / "dump.jsonl"
+    file.write_text("\n".join(json.dumps(each) for each in records))
+    seen = call.read(file, controllers=[])["seen"]
+    assert seen["sent_bps"] == pytest.approx(8000 * rates[1], rel=0.02)
+    assert seen["lost_frac"] == 0
+    assert any("2 connections with RTP" in note for note in seen["notes"])
+    assert any("another connection" in note and "packets were lost" in note for note in seen["notes"])

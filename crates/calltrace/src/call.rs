@@ -73,6 +73,17 @@ pub struct Frame {
     pub arrived: Option<PeerTime>,
     /// Sum of the sizes of the frame's IP packets.
     pub size: Bytes,
+    /// Packets that are missing in the recording between the previous frame and this one.
+    pub missing: MissingPackets,
+}
+
+/// Numbers of packets that are missing in the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissingPackets {
+    /// All missing packets.
+    pub all: u64,
+    /// The missing packets that were lost.
+    pub lost: u64,
 }
 
 /// A feedback report that lists individual packets. The first value is when the report arrived at the sender. Each

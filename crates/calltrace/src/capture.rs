@@ -73,10 +73,10 @@ struct Capture {
     /// Number of packets that the capturing program reports as dropped.
     dropped: u64,
     send_time_id: Option<u8>,
-    /// When each unanswered STUN request was sent and to which host. The key is the transaction ID.
-    requests: BTreeMap<[u8; 12], (Sighting, IpAddr)>,
-    /// The hosts that answered STUN requests. For each request, when it and its answer were recorded.
-    answers: BTreeMap<IpAddr, Vec<(Sighting, Sighting)>>,
+    /// When each unanswered STUN request was sent and to which endpoint. The key is the transaction ID.
+    requests: BTreeMap<[u8; 12], (Sighting, Endpoint)>,
+    /// The endpoints that answered STUN requests. For each request, when it and its answer were recorded.
+    answers: BTreeMap<Endpoint, Vec<(Sighting, Sighting)>>,
 }
 
 /// When a packet was recorded, and the number of its record in the file.
@@ -476,11 +476,11 @@ impl Capture {
         match stun(found.payload) {
             // Limit the memory for requests that are never answered.
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
-                self.requests.entry(id).or_insert((seen, found.to.0));
+                self.requests.entry(id).or_insert((seen, found.to));
             }
             Some((id, true)) => {
-                if let Some((asked, host)) = self.requests.remove(&id).filter(|one| one.1 == found.from.0) {
-                    self.answers.entry(host).or_default().push((asked, seen));
+                if let Some((asked, _)) = self.requests.remove(&id).filter(|one| one.1.0 == found.from.0) {
+                    self.answers.entry(found.from).or_default().push((asked, seen));
                 }
             }
             _ => {}
@@ -584,13 +584,16 @@ impl Capture {
         if directions.len() * 2 > flow.packets.len() && outgoing == directions.len() {
             return Vantage::Sender;
         }
-        let by_stun = |hosts: &dyn Fn(&(Endpoint, Endpoint)) -> IpAddr| -> Vec<i64> {
-            let hosts: BTreeSet<IpAddr> = flow.endpoints.iter().map(hosts).collect();
-            let answers = hosts.iter().filter_map(|host| self.answers.get(host)).flatten();
+        // Any port of a host shows the round trip to it. If both ends have the same address, only their ports differ.
+        let is_one_host = flow.endpoints.iter().any(|(from, to)| from.0 == to.0);
+        let by_stun = |end: &dyn Fn(&(Endpoint, Endpoint)) -> Endpoint| -> Vec<i64> {
+            let ends: BTreeSet<Endpoint> = flow.endpoints.iter().map(end).collect();
+            let is_end = |one: &Endpoint| ends.iter().any(|end| one == end || (!is_one_host && one.0 == end.0));
+            let answers = self.answers.iter().filter(|(one, _)| is_end(one)).flat_map(|(_, answers)| answers);
             answers.map(|(asked, answered)| nanos_between(asked.at, answered.at)).collect()
         };
-        let to_sender = RoundTrips::of(by_stun(&|ends| ends.0.0));
-        let mut to_receiver = by_stun(&|ends| ends.1.0);
+        let to_sender = RoundTrips::of(by_stun(&|ends| ends.0));
+        let mut to_receiver = by_stun(&|ends| ends.1);
         to_receiver.extend(self.by_sender_reports(flow, reports));
         match (to_sender, RoundTrips::of(to_receiver)) {
             // If both hosts are near, the round trips do not show where the capture was made.

@@ -282,8 +282,8 @@ impl Path {
             }
             mark_shared(&mut bins, &windows, &self::windows(&without_steps(trains.clone()), every));
         }
-        let active = bins.iter().filter(|bin| bin.packets > 0).count();
-        let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
+        let active: Vec<&Bin> = bins.iter().filter(|bin| bin.packets > 0).collect();
+        let known = active.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.len().max(1) as f64;
         let (mut queue, losses, managed) =
             queue(&points, &mut bins, !matches!(verdict, Verdict::Shared | Verdict::Changing));
         // Cross traffic that the caller knows of (`beside`) is assumed to be TCP, which fills the queue to its limit.

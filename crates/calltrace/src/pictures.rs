@@ -1,6 +1,6 @@
 //! Finds the pictures of a call's video. Only the headers of packets are used, because payloads are encrypted.
 
-use crate::call::{Fate, Flight, Frame, PacketRecord, main_source};
+use crate::call::{Fate, Flight, Frame, MissingPackets, PacketRecord, main_source};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Time, counted};
 
@@ -88,6 +88,8 @@ struct Draft {
     /// Whether a packet that arrived without being recorded may have been the end.
     may_end: bool,
     is_torn: bool,
+    /// Packets that are missing in the recording before the first packet of this picture.
+    missing: MissingPackets,
 }
 
 /// Pictures in the order of their first packets, before missing packets are attributed to them.
@@ -125,6 +127,7 @@ impl Drafts {
                     surplus: 0,
                     may_end: false,
                     is_torn: false,
+                    missing: MissingPackets::default(),
                 });
                 all.len() - 1
             });
@@ -156,13 +159,19 @@ impl Drafts {
         let mut between: Vec<(usize, usize, u64)> = Vec::new();
         let mut has_gap: BTreeSet<usize> = BTreeSet::new();
         let (mut before, mut came, mut lost) = (None, 0_u64, 0_u64);
+        let mut missing = MissingPackets::default();
         for (i, (_, flight)) in mine.iter().enumerate() {
             let Some(after) = self.of[i] else {
                 let has_come = matches!(flight.fate, Fate::Arrived { .. });
                 came += u64::from(has_come);
                 lost += u64::from(!has_come);
+                missing.all += 1;
+                missing.lost += u64::from(flight.fate == Fate::Lost);
                 continue;
             };
+            if before.is_some_and(|place| place != after) {
+                self.all[after].missing = missing;
+            }
             if let Some(place) = before.filter(|_| came + lost > 0) {
                 let draft: &mut Draft = &mut self.all[place];
                 has_gap.insert(place);
@@ -177,7 +186,7 @@ impl Drafts {
                     }
                 }
             }
-            (before, came, lost) = (Some(after), 0, 0);
+            (before, came, lost, missing) = (Some(after), 0, 0, MissingPackets::default());
         }
         for (place, after, lost) in between {
             // The lost packets may be redundancy that follows the end of the picture `place`. If more were lost than
@@ -189,8 +198,8 @@ impl Drafts {
         self.all.sort_by_key(|draft| draft.left);
         let frame = |draft: Draft| {
             let is_whole = !draft.is_torn && (draft.end.is_some() || draft.may_end);
-            let Draft { left, ticks, arrived, size, .. } = draft;
-            Frame { left, ticks, arrived: arrived.filter(|_| is_whole), size }
+            let Draft { left, ticks, arrived, size, missing, .. } = draft;
+            Frame { left, ticks, arrived: arrived.filter(|_| is_whole), size, missing }
         };
         self.all.into_iter().map(frame).collect()
     }

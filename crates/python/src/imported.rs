@@ -113,12 +113,14 @@ fn analysis(call: &Call, path: &Path) -> Value {
         let arrived = frame.arrived.map(|at| at.as_nanos() as f64 * 1e-9);
         json!([since(frame.left), arrived, frame.size.get(), frame.ticks])
     });
+    let gaps = call.frames.iter().enumerate().filter(|(_, frame)| frame.missing.all > 0);
+    let gaps = gaps.map(|(place, frame)| json!([place, frame.missing.all, frame.missing.lost]));
     json!({
         "source": call.source, "notes": call.notes, "packets": call.packets.len(), "reports": call.reports,
         "begins": call.begins,
         "round_trip_ms": call.round_trip.map(millis),
         "estimates": call.estimates.iter().map(|(at, rate)| json!([since(*at), bps(*rate)])).collect::<Vec<_>>(),
-        "frames": frames.collect::<Vec<_>>(),
+        "frames": frames.collect::<Vec<_>>(), "frame_gaps": gaps.collect::<Vec<_>>(),
         "delay_p95_ms": path.delay.map(millis), "verdict": verdict, "jitter_ms": millis(path.jitter),
         "shared": path.shared.map(shared),
         "removed_steps_ms": path.removed_steps.iter().map(|step| millis(*step)).collect::<Vec<_>>(),
