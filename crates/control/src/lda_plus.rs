@@ -62,6 +62,8 @@ const MOST_RECEIVERS: usize = 16_384;
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// Round-trip time that is assumed before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
+/// The rule that lowers the rate if no receiver reports.
+const SILENCE: &str = "no reports: halved";
 /// If no report arrives for this time, the rate is halved. This is repeated after each further period without reports.
 const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
@@ -235,7 +237,7 @@ impl SenderHalf for Sender {
         if self.halve_at.is_some_and(|at| at <= now) {
             self.rate = self.rate.scale(0.5).max(self.floor);
             self.members.clear();
-            self.rule = "no reports: halved";
+            self.rule = SILENCE;
             self.halve_at = Some(now + NO_REPORT_TIMEOUT);
         }
     }
@@ -254,7 +256,13 @@ impl SenderHalf for Sender {
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
             // The pacing rate differs between the packets of a pair, so the session has to read it after each packet.
             window: Some(Window::UNLIMITED),
-            limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
+            // Without reports, the missing reports limit the rate, not the start phase.
+            limit: Limit::between(
+                self.rate,
+                self.floor,
+                self.cap,
+                self.members.is_empty() && self.rate > self.floor && self.rule != SILENCE,
+            ),
             why: Why {
                 loss: self.loss,
                 rtt: self.by.and_then(|id| self.members.get(&id)).and_then(|m| m.rtt),

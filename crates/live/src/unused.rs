@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use steadycast_session::{UnusedCounts, UnusedReason};
 use steadycast_units::counted;
 use steadycast_web::Protocol;
+use steadycast_web::lines::unsupported_static;
 
 /// The packets that a receiver did not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,9 +133,12 @@ impl Unused {
         if self.types.len() > NAMED {
             types.push(format!("{} more", self.types.len() - NAMED));
         }
-        let why = match offered {
-            None => "which is unknown without a description: give the sender's .sdp file".to_owned(),
-            Some(offered) => {
+        let fixed: Option<Vec<&str>> = self.types.keys().map(|number| unsupported_static(*number)).collect();
+        let why = match (offered, fixed) {
+            // A static payload type means the same in each session, so a description would not help.
+            (None, Some(names)) => format!("which is {}: not supported here", names.join(" and ")),
+            (None, None) => "which is unknown without a description: give the sender's .sdp file".to_owned(),
+            (Some(offered), _) => {
                 // In `offered`, each entry has the form NAME (NUMBER).
                 let is_named = |of: &u8| offered.iter().any(|offer| offer.ends_with(&format!(" ({of})")));
                 let named = self.types.keys().any(is_named);
@@ -196,6 +200,21 @@ const TS_IN_RTP: u8 = 33;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_static_payload_type_is_named_instead_of_a_description_that_would_not_help() {
+        for (types, says) in [
+            (&[33][..], "type 33 came, which is MP2T: not"),
+            (&[0, 26], "type 0 and 26 came, which is PCMU and JPEG: not"),
+            (&[96], "give the sender's .sdp file"),
+            (&[33, 96], "give the sender's .sdp file"),
+        ] {
+            let mut unused = Unused::default();
+            types.iter().for_each(|number| unused.add_of_type(UnusedReason::UnknownPayloadType, *number));
+            let told = unused.explanations(None, true);
+            assert!(told[0].contains(says), "{types:?}: {told:?}");
+        }
+    }
 
     proptest! {
         #[test]

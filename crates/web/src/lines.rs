@@ -77,6 +77,11 @@ const STATIC: [(u8, &str); 22] = [
     (33, "MP2T"),
 ];
 
+/// Returns the encoding name of a static payload type. Returns `None` for the types of [`PayloadFormat`].
+pub fn unsupported_static(payload_type: u8) -> Option<&'static str> {
+    STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| *name)
+}
+
 /// Returns the payload types of a section, in the order of the m= line (RFC 8866, section 5.14).
 pub fn formats(media: &Media) -> Vec<Format> {
     let of_type = |name: &str, payload_type: u8| {
@@ -88,7 +93,7 @@ pub fn formats(media: &Media) -> Vec<Format> {
     };
     let format = |payload_type: u8| {
         let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
-        let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
+        let named = unsupported_static(payload_type).map(str::to_owned);
         let map = of_type("rtpmap", payload_type).map(|map| match map.split('/').collect::<Vec<_>>()[..] {
             // A video format must have an RTP clock of 90 kHz. With another clock, keep the whole text, so that it
             // matches no format.

@@ -529,7 +529,7 @@ impl Law {
     pub(super) fn limit(&self) -> Limit {
         if self.rate >= self.cap {
             Limit::Cap
-        } else if self.mode == Mode::Start {
+        } else if self.mode == Mode::Start && self.halvings == 0 {
             Limit::Start
         } else if self.rate <= self.floor.max(RATE_MIN) {
             Limit::Floor

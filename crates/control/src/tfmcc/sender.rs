@@ -11,6 +11,8 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const CLR_HALVE_RTTS: u64 = 4;
 /// The limiting receiver is dropped if it does not report for this number of round trips (RFC 4654, section 3.3).
 const CLR_TIMEOUT_RTTS: u64 = 10;
+/// The rule that lowers the rate if no receiver reports.
+const SILENCE: &str = "silence: halved";
 /// Number of steps per R_max in which the rate rises in slow start.
 const RAMP_STEPS: u64 = 8;
 /// The longest R_max that a packet's notice can express.
@@ -316,7 +318,7 @@ impl Sender {
     fn check_silence(&mut self, now: Time) {
         if self.halve_at.is_some_and(|at| at <= now) {
             self.ramp = None;
-            self.set(self.x.scale(0.5), "silence: halved");
+            self.set(self.x.scale(0.5), SILENCE);
             self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         }
     }
@@ -420,7 +422,8 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        let limit = Limit::between(self.x, self.least, self.cap, self.slow_start);
+        // Without reports, the missing reports limit the rate, not the start phase.
+        let limit = Limit::between(self.x, self.least, self.cap, self.slow_start && self.rule != SILENCE);
         let why = Why {
             loss: self.clr.map(|clr| clr.loss),
             rtt: self.clr.map(|clr| clr.rtt),

@@ -10,4 +10,5 @@ mod model;
 mod native;
 mod offers;
 mod sender_reports;
+mod silence;
 mod unknown;
