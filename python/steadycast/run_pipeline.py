@@ -195,19 +195,26 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
-    """Yield a warning for each video that exceeds its fair share even at the coarsest quantizer."""
+    """Yield a warning for each video that exceeds its fair share or its cap even at the coarsest quantizer."""
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY
 
     for flow in summary["flows"]:
         ladder, fair = ready.ladders.get(flow["name"]), number(flow.get("fair_share_bps"))
         # A video that has its best quality most of the time needs no warning.
-        at_best = number((flow.get("limited_by_frac") or {}).get("encoder")) or 0.0
+        limits = flow.get("limited_by_frac") or {}
+        at_best, at_cap = (number(limits.get(limit)) or 0.0 for limit in ("encoder", "cap"))
         if ladder is None or fair is None or at_best > MOSTLY:
             continue
         table = ladder.table
         least = 8 * float(table.fps) * float(table.sizes.mean(axis=1).min())
-        if least > fair:
+        if least > fair and at_cap > MOSTLY:
+            yield (
+                f"flow.{flow['name']}: its film takes {say.rate(least)} even at the coarsest quantizer, more than its "
+                "cap permits: pictures are skipped or late; take a higher cap, a smaller encode.size, or a coarser "
+                "encode.q"
+            )
+        elif least > fair:
             yield (
                 f"flow.{flow['name']}: its film takes {say.rate(least)} even at the coarsest quantizer, and its fair "
                 f"share is {say.rate(fair)}: no controller can make it give way; take a smaller encode.size, a coarser "

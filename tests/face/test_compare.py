@@ -10,7 +10,7 @@ from steadycast.compare import Condition, Verdict, answer, doubts, read
 from steadycast.errors import UserError
 from steadycast.report.choice import RULE
 from steadycast.report.markup import plain
-from steadycast.report.run_comparison import Run, draw_delays, measures, videos
+from steadycast.report.run_comparison import Run, draw_delays, draw_overlay, measures, videos
 
 from tests.conftest import Say
 from tests.face.made_up import make
@@ -278,3 +278,19 @@ def test_the_distribution_of_delays_leaves_the_warm_up_out(tmp_path: Path) -> No
         after = [v for t, v in zip(one.t, one.values, strict=True) if t - 0.5 >= begin and not math.isnan(v)]
         assert one.counted() == sorted(after)
         assert (draw_delays([run]) is None) == (not after)
+
+
+def test_a_figure_of_one_of_two_videos_names_it(tmp_path: Path) -> None:
+    make(tmp_path / "a", receivers=1, seconds=64)
+    runs = [*read([tmp_path / "a"]), *read([tmp_path / "a"])]
+
+    def titles() -> list[str]:
+        figures = (draw_overlay(runs, "throughput_bps", "throughput"), draw_delays(runs))
+        return [figure.axes[0].get_title() for figure in figures if figure]
+
+    assert [title.count("the video") for title in titles()] == [1, 1]
+    for run in runs:
+        run.summary["flows"].append({"name": "other", "kind": "video", "receivers": []})
+    runs[1].summary["flows"][0]["controller"] = "other"
+    assert [title.count("the video") for title in titles()] == [0, 0]
+    assert [title.count(" video ") for title in titles()] == [1, 1], titles()

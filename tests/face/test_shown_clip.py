@@ -116,6 +116,13 @@ def test_a_film_that_takes_more_than_its_share_at_the_coarsest_quantizer_is_warn
     run = sc.run(tmp_path / "film.toml", set=rate, quality=False)
     said = [each for each in run.summary["warnings"] if "even at the coarsest quantizer" in each]
     assert bool(said) == warned, (run.summary, least)
+    assert not any("cap" in each for each in said)
+    # A cap below this rate is the reason, whatever the link.
+    cap = {"topology.bottleneck.rate": "100Mbps", "flow.video.cap": f"{0.5 * least:.0f}bps"}
+    capped = sc.run(tmp_path / "film.toml", set=cap, quality=False)
+    [text] = [each for each in capped.summary["warnings"] if "even at the coarsest quantizer" in each]
+    assert "a higher cap" in text
+    assert "link" not in text
 
 
 @pytest.mark.parametrize(("size", "turn", "rate", "aspect", "form"), drawn())

@@ -137,6 +137,18 @@ def test_what_compares_nothing_is_marked_in_table_heat_map_and_page_and_said(tmp
     assert text.count(" †</td>") == 2 * len(marked), "in the heat map, and in the table"
 
 
+@pytest.mark.parametrize("lost", ["topology.bottleneck.loss", "topology.bottleneck.back.loss"])
+def test_a_link_that_loses_all_is_no_encoder_and_no_start_phase(tmp_path: Path, lost: str) -> None:
+    from tests.conftest import SMALL
+
+    (tmp_path / "small.toml").write_text(SMALL)
+    dead = sc.sweep(tmp_path / "small.toml", {lost: ["0", "1"]}, seeds=[1], out=tmp_path / "dead")
+    assert set(idle(dead)) == {("1",)}
+    said = warning(dead) or ""
+    assert "in 1 of them no packet of a video arrived, or no report reached its sender" in said
+    assert "encoder" not in said
+
+
 def test_a_page_that_would_be_the_same_stays_and_one_that_would_not_is_written_again(
     done: sc.Sweep,
 ) -> None:

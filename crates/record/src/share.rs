@@ -127,15 +127,16 @@ impl Claims {
     }
 }
 
-/// The links that a claim uses over time. Each entry has a time, and the links from this time until the time of the next
-/// entry.
+/// The links that a claim uses over time. Each entry has a time, and the links from this time until the time of the
+/// next entry.
 pub type Path = Vec<(Time, Vec<u32>)>;
 
 /// Claims whose links change over time.
 pub struct ChangingClaims(Vec<(Time, Claims)>);
 
 impl ChangingClaims {
-    /// Creates the claims. `paths[n]` lists the links that claim `n` uses. The first entry of each path is at time zero.
+    /// Creates the claims. `paths[n]` lists the links that claim `n` uses. The first entry of each path is at time
+    /// zero.
     pub fn new(paths: &[&Path]) -> Self {
         let mut changes: Vec<Time> = paths.iter().copied().flatten().map(|(at, _)| *at).collect();
         changes.sort_unstable();

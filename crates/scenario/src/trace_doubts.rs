@@ -76,7 +76,7 @@ impl<'a> Table<'a> {
     /// Returns the table's values with warnings.
     ///
     /// # Errors
-    /// All values have the same time, or the commas are decimal.
+    /// There are no values, all values have the same time, or the commas are decimal.
     pub(crate) fn into_rows(self, quantity: Quantity) -> Result<Rows, Fault> {
         let shown = self.shown;
         if let Some((n, line)) = self.decimal.as_ref().filter(|_| self.is_bare) {
@@ -85,6 +85,10 @@ impl<'a> Table<'a> {
         }
         let steps = || self.values.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0));
         let mut sorted: Vec<Span> = steps().filter(|step| !step.is_zero()).collect();
+        if self.values.is_empty() {
+            let what = format!("{shown} has no values below its header");
+            return Err((what, "write two lines or more, at different times".into()));
+        }
         if sorted.is_empty() {
             let what = if self.values.is_empty() {
                 format!("{shown} has no line with values below its header")

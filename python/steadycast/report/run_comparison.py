@@ -141,6 +141,15 @@ def videos(runs: Sequence[Run], column: str) -> list[Seen]:
     return found[:_MOST_LINES]
 
 
+def _whose(runs: Sequence[Run], lines: Sequence[Seen]) -> str:
+    """Return which videos the lines show. If the runs have others as well, a single one is named."""
+    shown = {one.flow["name"] for one in lines}
+    videos = {flow["name"] for run in runs for flow in run.summary["flows"] if flow.get("kind") == "video"}
+    if len(videos) == 1:
+        return "the video"
+    return shown.pop() if len(shown) == 1 else "the videos"
+
+
 def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
     """Draw the videos of all runs into one panel."""
     lines = videos(runs, column)
@@ -155,7 +164,7 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
         labels.append(canvas.Label(series.last(one.values) / scale, one.label, look.colour))
     axes.set_xlim(0, max(one.t[-1] for one in lines))
     canvas.from_zero(axes, top / scale * 1.05)
-    axes.set_title(f"The video's {heading} ({unit})")
+    axes.set_title(f"{heading.capitalize()} of {_whose(runs, lines)} ({unit})")
     axes.set_xlabel("time (s)", loc="right")
     canvas.label_ends(axes, labels)
     return figure
@@ -185,7 +194,7 @@ def draw_delays(runs: Sequence[Run]) -> Figure | None:
         canvas.beside(lower, f"{one.label}: {say.ms(middle)}", 1 - (n + 0.5) / len(lines), 0, look.colour)
     upper.set_ylim(0, 101)
     upper.set_xlim(left=0)
-    upper.set_title("Share of the time with less delay (%)")
+    upper.set_title(f"Share of the time with less delay of {_whose(runs, [one for one, _ in lines])} (%)")
     canvas.label_ends(upper, labels)
     canvas.bare(lower, len(lines) - 0.5, -0.5)
     lower.set_title("Median, middle half, and 5 % to 95 %", fontsize=8.5)

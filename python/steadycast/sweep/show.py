@@ -48,6 +48,7 @@ MARK = "†"
 
 Such results do not compare controllers.
 """
+_SHARES = ".limited_by_frac."
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
@@ -125,13 +126,34 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 def idle(sweep: Sweep) -> dict[Values, int]:
     """Return for each point the number of runs in which the network did not limit the rates."""
-    names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
-    pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
-    held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
+    held = [
+        pl.sum_horizontal(f"{flow}{_SHARES}encoder", f"{flow}{_SHARES}start").fill_null(0.0) > MOSTLY
+        for flow in _limited(sweep)
+    ]
     if not held:
         return {}
     chosen = sweep.results.filter(pl.any_horizontal(held)).select(*sweep.plan.axes, "seed")
     return Counter(tuple(values) for *values, _ in chosen.iter_rows())
+
+
+def _limited(sweep: Sweep) -> list[str]:
+    """Return the paths of the flows for which the table has what limited their rate."""
+    ending = f"{_SHARES}encoder"
+    return [name.removesuffix(ending) for name in _figures(sweep) if name.endswith(ending)]
+
+
+def _broken(sweep: Sweep) -> int:
+    """Return the number of runs in which all packets of a video, or all reports about it, were lost."""
+    names = _figures(sweep)
+    lost: list[Any] = []
+    for flow in _limited(sweep):
+        own = [name for name in names if name.startswith(f"{flow}.receivers.")]
+        losses = [pl.col(name) == 1 for name in own if name.endswith(".loss_frac")]
+        unreported = [pl.col(name) == 0 for name in names if name == f"{flow}.feedback_packets"]
+        both = [*([pl.all_horizontal(losses)] if losses else []), *unreported]
+        started = pl.col(f"{flow}{_SHARES}start").fill_null(0.0) > MOSTLY
+        lost.extend(started & each.fill_null(value=False) for each in both)
+    return sweep.results.filter(pl.any_horizontal(lost)).height if lost else 0
 
 
 def warning(sweep: Sweep) -> str | None:
@@ -139,11 +161,21 @@ def warning(sweep: Sweep) -> str | None:
     found = idle(sweep)
     if not found:
         return None
-    runs, points = sum(found.values()), len(sweep.plan.points)
+    runs, points, broken = sum(found.values()), len(sweep.plan.points), _broken(sweep)
+    reasons = []
+    if runs > broken:
+        reasons.append(
+            "for most of the time a video was limited by its encoder's best quality, or still in its start phase, not "
+            "by the network. Take a slower link, a clip that needs more, or longer runs."
+        )
+    if broken:
+        reasons.append(
+            f"in {broken} of them no packet of a video arrived, or no report reached its sender. Check the rate, the "
+            "loss and the delay of the links."
+        )
     return (
-        f"{runs} of {sweep.results.height} runs, at {len(found)} of {points} points ({MARK}), compare nothing: for "
-        "most of the time a video was limited by its encoder's best quality, or still in its start phase, not by the "
-        "network. Take a slower link, a clip that needs more, or longer runs."
+        f"{runs} of {sweep.results.height} runs, at {len(found)} of {points} points ({MARK}), compare nothing: "
+        + " Also, ".join(reasons)
     )
 
 

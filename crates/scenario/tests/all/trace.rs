@@ -275,6 +275,7 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"# mahimahi mm-link (uplink) [12mbps.trace] > log\n0 # 1504\n".to_vec(), "it is a log of Mahimahi"),
         (b"{\"start\": {}, \"intervals\": []}".to_vec(), "it is a result of iperf3: it says what a flow sent"),
         (b"\n\r\n# only this\n".to_vec(), "it has no line"),
+        (b"t_s,mbps\n".to_vec(), "it has no values below its header"),
         (b"0 1\n".to_vec(), "it has values of one time alone"),
         (b"0 1\n0 2\n".to_vec(), "it has values of one time alone"),
         (b"time_s,rate_bps\n".to_vec(), "it has no line with values below its header"),
