@@ -90,11 +90,7 @@ impl<'a> Table<'a> {
             return Err((what, "write two lines or more, at different times".into()));
         }
         if sorted.is_empty() {
-            let what = if self.values.is_empty() {
-                format!("{shown} has no line with values below its header")
-            } else {
-                format!("{shown} has values of one time alone, which say nothing of how long they hold")
-            };
+            let what = format!("{shown} has values of one time alone, which say nothing of how long they hold");
             return Err((what, "write two lines or more, at different times".into()));
         }
         let middle = sorted.len() / 2;
