@@ -268,11 +268,12 @@ fn packet(payload_type: u8, ssrc: u32, seq: u16, timestamp: u32, marker: bool, p
 }
 
 /// The reasons for unused packets beside a stream.
-const BESIDE: [UnusedReason; 15] = [
+const BESIDE: [UnusedReason; 16] = [
     UnusedReason::ExcludedSource,
     UnusedReason::KeepAlive,
     UnusedReason::Stun,
     UnusedReason::Dtls,
+    UnusedReason::MpegTs,
     UnusedReason::NotRtp,
     UnusedReason::Malformed,
     UnusedReason::UnknownPayloadType,
@@ -324,7 +325,8 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
             UnusedReason::KeepAlive => vec![0; (chance.bits64() % 4) as usize],
             UnusedReason::Stun => [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat(),
             UnusedReason::Dtls => [&[22, 0xfe, 0xfd][..], &[0; 20]].concat(),
-            UnusedReason::NotRtp => [&[0x47][..], &[0; 187]].concat(),
+            UnusedReason::MpegTs => [&[0x47][..], &[0; 187]].concat(),
+            UnusedReason::NotRtp => [&[0x48][..], &[0; 187]].concat(),
             // A header extension that is longer than the packet.
             UnusedReason::Malformed => {
                 let mut cut = packet(TYPE, SOURCE, seq, stamp, true, &[0x65, 1, 0, 200]);
