@@ -166,7 +166,10 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("send", "greedy", "--to", "127.0.0.1:65535"), "from 1 to 65534"),
         (("send", "greedy", "--to", "127.0.0.1:5004", "--controller", "tfcr"), 'did you mean "tfrc"?'),
         (("send", "greedy", "--to", "239.1.1.1:5004", "--controller", "tfrc"), "serves one receiver"),
-        (("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"), 'write for example "4Mbps"'),
+        (
+            ("send", "greedy", "--to", "127.0.0.1:5004", "--max-rate", "fast"),
+            'write digits and a point, for example "4Mbps"',
+        ),
         (
             ("send", "greedy", "--to", "127.0.0.1:5004", "--feedback", "remb"),
             "choose from: own, rfc8888, twcc",
