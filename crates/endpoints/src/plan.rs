@@ -2,7 +2,7 @@
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
-use steadycast_units::Time;
+use steadycast_units::{Steps, Time};
 
 /// A start, stop, join or leave of a flow's source or receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,18 +92,17 @@ pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Itera
     transitions.into_iter()
 }
 
-/// Returns the members of the flow's group over time. Each entry has a time, and for each receiver whether it is a
-/// member from this time on.
-pub fn membership(scenario: &Scenario, flow: FlowIx) -> Vec<(Time, Vec<bool>)> {
-    let changes = scenario.events.iter().filter_map(|event| match event.kind {
-        EventKind::Join { flow: f, .. } | EventKind::Leave { flow: f, .. } if f == flow => Some(event.at),
-        _ => None,
-    });
-    let mut times: Vec<Time> = std::iter::once(Time::ZERO).chain(changes).collect();
-    times.sort_unstable();
-    times.dedup();
+/// Returns for each receiver of a flow's group whether it is a member, over time.
+pub fn membership(scenario: &Scenario, flow: FlowIx) -> Steps<Vec<bool>> {
     let receivers = scenario.flows[flow.0 as usize].to.len();
-    times.into_iter().map(|at| (at, members(scenario, flow, receivers, at))).collect()
+    let members = |at: Time| members(scenario, flow, receivers, at);
+    let mut steps = Steps::constant(members(Time::ZERO));
+    for event in &scenario.events {
+        if matches!(event.kind, EventKind::Join { flow: f, .. } | EventKind::Leave { flow: f, .. } if f == flow) {
+            steps.then(event.at, members(event.at));
+        }
+    }
+    steps
 }
 
 /// Returns for each receiver whether it is a member of the flow's group after the events up to `at`.

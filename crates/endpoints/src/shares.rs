@@ -4,7 +4,7 @@ use crate::activity::{overlap, within};
 use crate::agent::{Recorded, SentStep};
 use crate::{AgentIx, FlowEnds, Record, Viewer};
 use steadycast_link::Link;
-use steadycast_record::{ChangingClaims, Demand, Path, Shares, way_at};
+use steadycast_record::{ChangingClaims, Demand, Path, Shares};
 use steadycast_scenario::{self as sc, FlowIx, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
@@ -61,7 +61,7 @@ impl Stream {
 
     fn demand(&self, at: Time) -> Demand {
         match &self.wants {
-            _ if !self.is_there(at) || way_at(&self.path, at).is_empty() => Demand::Absent,
+            _ if !self.is_there(at) || self.path.at(at).is_empty() => Demand::Absent,
             Wants::Always(demand) => *demand,
             Wants::BySecond(seconds) => {
                 let second = (at.as_nanos() / SECOND.as_nanos()) as usize;
@@ -95,7 +95,7 @@ impl Record<'_> {
         }
         // Leave out a stream that never competes, because its `competing` has no value.
         let fair = mean(shares().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
-        let is_steady = streams.iter().all(|(stream, _)| stream.path.len() == 1);
+        let is_steady = streams.iter().all(|(stream, _)| stream.path.as_constant().is_some());
         let rate = if throughout && is_steady {
             CompetingRate::OfAllTime
         } else {
@@ -145,7 +145,7 @@ impl Record<'_> {
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
         // Put only this receiver's path into the simulcast's stream, and restore the stream's path afterwards.
-        let others = std::mem::replace(&mut streams[place].path, vec![(Time::ZERO, viewer.way.clone())]);
+        let others = std::mem::replace(&mut streams[place].path, Path::constant(viewer.way.clone()));
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].path = others;
         share

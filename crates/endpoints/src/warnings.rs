@@ -2,6 +2,7 @@
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
+use steadycast_record::Path;
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
@@ -25,7 +26,7 @@ impl Record<'_> {
             // Add the delays of both directions. A direction and its reverse differ only in the lowest bit of their
             // indices (`DirIx::reverse`).
             let round: Span =
-                ways.iter().flatten().flat_map(|(_, way)| way).map(|way| delay(*way) + delay(way ^ 1)).sum();
+                ways.iter().flat_map(Path::iter).flat_map(|(_, way)| way).map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
             let (needs, holds) = (share.fair?.over(round).get(), u64::from(config.window.min(most)) * packet);
@@ -93,7 +94,7 @@ impl Record<'_> {
             .ways
             .get(n)?
             .iter()
-            .flatten()
+            .flat_map(Path::iter)
             .flat_map(|(_, way)| way)
             .filter_map(share)
             .max_by(|a, b| a.0.total_cmp(&b.0))?;

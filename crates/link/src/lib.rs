@@ -26,7 +26,6 @@ mod red;
 mod reorder_counter;
 mod service;
 mod shaper;
-mod steps;
 
 pub use codel::{CoDel, FqCoDel};
 pub use delay::{Jitter, JitterDist};
@@ -41,7 +40,6 @@ pub use queue::{DropTail, LinkProperties, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
 pub use shaper::Shaper;
-pub use steps::Steps;
 
 use delay::Propagation;
 use disorder::Disorder;
@@ -51,8 +49,8 @@ use queue::QueueState;
 use reorder_counter::ReorderCounter;
 use service::Transmitter;
 use steadycast_settings::{Within, settings};
-pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
+pub use steadycast_units::{Ecn, Steps};
 
 settings! {
     /// Link-layer retransmission: a frame that the radio loses is sent again, and the packets behind it wait (Hong and

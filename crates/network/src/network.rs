@@ -202,18 +202,18 @@ impl Network {
         let flow = &scenario.flows[ix.0 as usize];
         match flow.cast {
             sc::Cast::Unicast | sc::Cast::UnicastEach => {
-                flow.to.iter().map(|to| vec![(Time::ZERO, numbers(self.directions(flow.from, *to)))]).collect()
+                flow.to.iter().map(|to| Path::constant(numbers(self.directions(flow.from, *to)))).collect()
             }
             // The receivers of a simulcast move between its groups, and the groups share one path.
             sc::Cast::Multicast if scenario.group_of(ix).is_some() => {
-                vec![vec![(Time::ZERO, numbers(self.directions_to(flow, flow.to.iter())))]]
+                vec![Path::constant(numbers(self.directions_to(flow, flow.to.iter())))]
             }
             sc::Cast::Multicast => {
-                let way = |(at, members): (Time, Vec<bool>)| {
+                let way = |members: &Vec<bool>| {
                     let to = flow.to.iter().zip(members).filter_map(|(to, is_member)| is_member.then_some(to));
-                    (at, numbers(self.directions_to(flow, to)))
+                    numbers(self.directions_to(flow, to))
                 };
-                vec![membership(scenario, ix).into_iter().map(way).collect()]
+                vec![membership(scenario, ix).map(way)]
             }
         }
     }

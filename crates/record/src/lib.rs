@@ -32,5 +32,5 @@ pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, recei
 pub use flat::flat;
 pub use number::{median, variation};
 pub use rows::{Fields, Row, Rows, Store, StoredRows};
-pub use share::{ChangingClaims, Claims, Demand, Path, Shares, jain, way_at};
+pub use share::{ChangingClaims, Claims, Demand, Path, Shares, jain};
 pub use tree::Tree;

@@ -1,6 +1,6 @@
 //! Max–min fair shares of links, at one time and over time. A claim is a flow or another user of links.
 
-use steadycast_units::{Rate, Span, Time};
+use steadycast_units::{Rate, Span, Steps, Time};
 
 /// The rate that a claim could use at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,27 +127,29 @@ impl Claims {
     }
 }
 
-/// The links that a claim uses over time. Each entry has a time, and the links from this time until the time of the
-/// next entry.
-pub type Path = Vec<(Time, Vec<u32>)>;
+/// The links that a claim uses over time.
+pub type Path = Steps<Vec<u32>>;
 
 /// Claims whose links change over time.
-pub struct ChangingClaims(Vec<(Time, Claims)>);
+pub struct ChangingClaims(Steps<Claims>);
 
 impl ChangingClaims {
-    /// Creates the claims. `paths[n]` lists the links that claim `n` uses. The first entry of each path is at time
-    /// zero.
+    /// Creates the claims. `paths[n]` lists the links that claim `n` uses.
     pub fn new(paths: &[&Path]) -> Self {
-        let mut changes: Vec<Time> = paths.iter().copied().flatten().map(|(at, _)| *at).collect();
+        let claims = |at: Time| Claims::new(&paths.iter().map(|path| path.at(at).clone()).collect::<Vec<_>>());
+        let mut changes: Vec<Time> = paths.iter().flat_map(|path| path.iter()).map(|(at, _)| at).collect();
         changes.sort_unstable();
         changes.dedup();
-        let claims = |at: Time| Claims::new(&paths.iter().map(|path| way_at(path, at).to_vec()).collect::<Vec<_>>());
-        Self(changes.into_iter().map(|at| (at, claims(at))).collect())
+        let mut steps = Steps::constant(claims(Time::ZERO));
+        for at in changes.into_iter().filter(|at| *at > Time::ZERO) {
+            steps.then(at, claims(at));
+        }
+        Self(steps)
     }
 
     /// Returns the times at which the links of a claim change, in ascending order.
     pub fn changes(&self) -> impl Iterator<Item = Time> {
-        self.0.iter().map(|(at, _)| *at)
+        self.0.iter().map(|(at, _)| at)
     }
 
     /// Returns the numbers of all links that claims use at some time, in ascending order.
@@ -160,7 +162,7 @@ impl ChangingClaims {
 
     /// Returns the number of claims.
     fn count(&self) -> usize {
-        self.0.first().map_or(0, |(_, claims)| claims.ways.len())
+        self.0.at(Time::ZERO).ways.len()
     }
 
     /// Returns the mean shares of each claim over time. `edges` is a list of times in ascending order. Nothing changes
@@ -236,11 +238,10 @@ impl ChangingClaims {
         let mut last = (None, Vec::new(), Vec::new());
         let (mut shares, mut compete) = (Vec::new(), Vec::new());
         for (begin, end) in edges.iter().zip(edges.iter().skip(1)).map(|(begin, end)| (*begin, *end)) {
-            let epoch = self.0.partition_point(|(at, _)| *at <= begin);
-            let Some((_, claims)) = epoch.checked_sub(1).and_then(|epoch| self.0.get(epoch)) else { continue };
+            let claims = self.0.at(begin);
             let demands: Vec<Demand> = (0..self.count()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = claims.links.iter().map(|link| capacity(*link, begin, end)).collect();
-            let now = (Some(epoch), demands, rates);
+            let now = (Some(self.0.next_change(begin)), demands, rates);
             // Compute the shares only if something has changed, because this takes long in large networks.
             if now != last {
                 shares = claims.fair(&now.1, &now.2);
@@ -252,12 +253,6 @@ impl ChangingClaims {
             }
         }
     }
-}
-
-/// Returns the links that a path uses at a time.
-pub fn way_at(path: &Path, at: Time) -> &[u32] {
-    let entry = path.partition_point(|(from, _)| *from <= at).checked_sub(1);
-    entry.map_or(&[], |entry| &path[entry].1)
 }
 
 /// The mean max–min shares of a claim.
@@ -335,7 +330,7 @@ mod tests {
     }
 
     fn always(ways: &[Vec<u32>]) -> ChangingClaims {
-        let paths: Vec<Path> = ways.iter().map(|way| vec![(Time::ZERO, way.clone())]).collect();
+        let paths: Vec<Path> = ways.iter().cloned().map(Path::constant).collect();
         ChangingClaims::new(&paths.iter().collect::<Vec<_>>())
     }
 

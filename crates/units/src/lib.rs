@@ -16,6 +16,7 @@ mod chance;
 mod clock;
 mod ecn;
 mod spread;
+mod steps;
 mod text;
 
 pub use amount::{Bytes, Rate};
@@ -24,4 +25,5 @@ pub use chance::{Chance, Seed};
 pub use clock::{Offset, OneWay, PeerTime, Span, Stamp, Time};
 pub use ecn::Ecn;
 pub use spread::Spread;
+pub use steps::Steps;
 pub use text::{QuantityError, counted};

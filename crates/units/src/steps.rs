@@ -1,4 +1,4 @@
-use steadycast_units::Time;
+use crate::Time;
 
 /// A value that changes at times which are known in advance.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,10 @@ impl<T> Steps<T> {
     pub fn next_change(&self, now: Time) -> Time {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
+    }
+    /// Returns the steps with other values, at the same times.
+    pub fn map<U>(&self, mut value: impl FnMut(&T) -> U) -> Steps<U> {
+        Steps { first: value(&self.first), later: self.later.iter().map(|(at, v)| (*at, value(v))).collect() }
     }
     /// Returns each value with the time from which it applies.
     pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
