@@ -5,6 +5,7 @@ use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice, 
 use pcap_parser::Linktype;
 use pcap_parser::data::{PacketData, get_packetdata};
 use std::net::IpAddr;
+use steadycast_wire::STUN_COOKIE;
 
 /// An address and a port.
 pub(crate) type Endpoint = (IpAddr, u16);
@@ -15,8 +16,6 @@ const MOST_LAYERS: usize = 12;
 const VXLAN: [u16; 2] = [4789, 8472];
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
-/// The magic cookie of STUN messages (RFC 8489, section 5).
-const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {

@@ -5,6 +5,7 @@ use steadycast_session::{UnusedCounts, UnusedReason};
 use steadycast_units::counted;
 use steadycast_web::Protocol;
 use steadycast_web::lines::unsupported_static;
+use steadycast_wire::STUN_COOKIE;
 
 /// The packets that a receiver did not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,8 +169,6 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     }
 }
 
-/// The magic cookie of a STUN message (RFC 8489, section 5).
-const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 /// The first byte of the version in a DTLS record (RFC 9147, section 4).
 const DTLS_MAJOR_VERSION: u8 = 254;
 /// The size of a transport stream packet, and its first byte (ISO/IEC 13818-1, section 2.4.3.2).

@@ -104,7 +104,7 @@ pub struct Receiver {
     /// The rates of the simulcast's groups, in ascending order.
     siblings: Vec<Rate>,
     /// Whether reports are sent that the controller does not schedule ([`Receiver::answering`]).
-    sends_keepalives: bool,
+    sends_unscheduled: bool,
     last_report: Option<Time>,
     reporter: Option<Box<Reporter>>,
     repair: Option<Box<RetransmissionReceiver>>,
@@ -291,7 +291,7 @@ impl Receiver {
     ) -> Self {
         let participant = Participant::new(identity, rtcp, false, chance, now);
         let (stream, past, prior) = (None, Totals::default(), Totals::default());
-        let (presence, siblings, sends_keepalives, last_report) = (None, Vec::new(), false, None);
+        let (presence, siblings, sends_unscheduled, last_report) = (None, Vec::new(), false, None);
         Self {
             half,
             participant,
@@ -307,7 +307,7 @@ impl Receiver {
             unreadable: 0,
             presence,
             siblings,
-            sends_keepalives,
+            sends_unscheduled,
             last_report,
             reporter: None,
             repair: None,
@@ -322,7 +322,7 @@ impl Receiver {
     /// senders stop until they get a report, and at the start of a session with a group ([`Self::proof_wake`]).
     #[must_use]
     pub fn answering(self) -> Self {
-        Self { sends_keepalives: true, ..self }
+        Self { sends_unscheduled: true, ..self }
     }
 
     /// Makes the receiver accept only the payload types of a session description. `named` is the SSRC in that
@@ -962,7 +962,7 @@ impl Receiver {
         // Do not batch with repair, parity, audio or a key-frame request, because they react to single packets.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let asks = asks || self.audio.is_some();
-        let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
+        let speaks = self.presence.is_some() || self.sends_unscheduled || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
         let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
         let receivers = self.participant.members.reported_receivers().unwrap_or(0);
@@ -1298,7 +1298,7 @@ impl Receiver {
     /// controller that schedules its own reports may need many seconds for two reports, in which the sender's
     /// controller has no feedback.
     fn proof_wake(&self) -> Option<Wake> {
-        let proves = self.sends_keepalives && self.participant.is_group();
+        let proves = self.sends_unscheduled && self.participant.is_group();
         let stream = self.stream.as_ref().filter(|s| proves && !s.ended)?;
         let lacks = stream.reception.lsr().is_some_and(|lsr| stream.repeated.lacks(lsr));
         lacks.then(|| Wake { at: self.participant.timer.next(), why: "first reports" })
@@ -1307,7 +1307,7 @@ impl Receiver {
     /// Returns when the report for a pause of the media is due. It is due some time after the last packet, if no report
     /// has been sent since that packet.
     fn keepalive_wake(&self) -> Option<Wake> {
-        let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
+        let heard = self.stream.as_ref().filter(|s| self.sends_unscheduled && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
         self.last_report.is_none_or(|reported| reported < heard).then_some(Wake { at, why: "media pauses" })
     }

@@ -15,6 +15,9 @@ pub mod seq;
 /// Size of the IPv4 header without options (20 bytes) and the UDP header (8 bytes) of a datagram.
 pub const IP_UDP_OVERHEAD: usize = 28;
 
+/// The magic cookie of a STUN message, its bytes 4 to 7 (RFC 8489, section 5).
+pub const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+
 /// Why a datagram could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {

@@ -410,7 +410,7 @@ impl DelayLaw {
         std::mem::take(&mut self.wants_train)
     }
 
-    /// Sets the path rate and the peak rate to `received`, the rate that a policer passes.
+    /// Sets the path rate and the peak rate to `received`, the rate that a policer or a short queue passes.
     pub(super) fn set_policed(&mut self, now: f64, received: f64) {
         (self.path_rate, self.cut_at, self.refill) = (Some(received), now, false);
         (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);

@@ -138,7 +138,7 @@ pub(super) struct Law {
     /// When the sender last responded to a mark. A packet that was sent before this time causes no further response if
     /// it is marked.
     mark_at: Option<f64>,
-    /// When the rate was last cut because of losses without a queue.
+    /// When the rate was last cut because of losses without a queue, or of many losses in a short queue.
     policed_at: Option<f64>,
     trial: Option<PolicerTrial>,
     random_loss: RandomLoss,
@@ -381,7 +381,8 @@ impl Law {
         let trial = PolicerTrial { at: now, share, received, packets: 0, lost: 0, queued };
         self.trial = (is_more && !policed).then_some(trial);
         self.policed_at = Some(now);
-        (self.rate, self.rule) = (self.rate.min(POLICED_RATE_SHARE * received), "delay: policed");
+        self.rate = self.rate.min(POLICED_RATE_SHARE * received);
+        self.rule = if queued { "delay: losses in a short queue" } else { "delay: policed" };
         if self.mode != Mode::Delay {
             self.delay.begin(now, received);
             self.mode = Mode::Delay;
